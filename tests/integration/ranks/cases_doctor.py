@@ -46,6 +46,29 @@ def doctor_healthy(context, launcher):
         expect(any(check["name"] == name and "GB/s" in check["found"] for check in checks), f"{name} has no rate")
 
 
+AXES = {  # the degrees of the two ranks, and what their axis exchanges
+    "fsdp": ([], "all-gather between 2 ranks"),
+    "dp_replicate": (["--parallelism.data_parallel_replicate_degree", 2, "--parallelism.data_parallel_shard_degree", 1], "all-reduce between 2 ranks"),
+    "cp": (["--parallelism.context_parallel_degree", 2, "--parallelism.context_parallel_rotate_method", "alltoall"], "send and receive in a ring between 2 ranks"),
+    "tp": (["--parallelism.tensor_parallel_degree", 2], "reduce-scatter between 2 ranks"),
+    "pp": (["--parallelism.pipeline_parallel_degree", 2], "send and receive between 2 ranks"),
+}
+
+
+@case(120)
+def doctor_measures_each_axis(context):
+    """With a run's degrees, each axis of several ranks has a line with its exchange, rate and delay; other axes have none."""
+    config = write_job(context, "job")
+    for axis, (words, what) in AXES.items():
+        checks = doctor(context, ["--nproc", 2, "--config", config, *words], name=axis)
+        found = {check["name"]: check["found"] for check in checks if check["name"].startswith("axis")}
+        # The ranks of a sequence share a copy of the weights too.
+        expected = {f"axis {axis}", "axis fsdp"} if axis == "cp" else {f"axis {axis}"}
+        expect(set(found) == expected, f"{axis}: axes {found}")
+        rate = re.fullmatch(rf"{what}: [\d.]+ GB/s to each \(\d+ MiB in [\d.]+ ms\), \d+ us for 4 KiB", found[f"axis {axis}"])
+        expect(rate, f"{axis}: {found}")
+
+
 @case(60)
 def doctor_text(context):
     """Without --json: one line per check, and a last one with the counts; nothing from ranks other than the first."""
@@ -124,4 +147,4 @@ def doctor_lines(context):
         code = job.wait()
         expect(code == 0, f"{line}: exit code {code}\n{job.tail(40)}")
         done.append(words[0])
-    expect(len(done) == 5 and len(set(done)) == 3, f"lines that were found: {done}")
+    expect(len(done) == 6 and len(set(done)) == 3, f"lines that were found: {done}")

@@ -52,10 +52,24 @@ CONTEXT_PARALLEL = {
     "context parallel, documents apart, in a ring": [*CONTEXT, *RING, *DOCUMENTS],
     "context parallel, recomputed by op": [*CONTEXT, *RECOMPUTED["recomputed by op"]],
 }
+PIPELINE = ["--parallelism.pipeline_parallel_degree", 2, "--parallelism.data_parallel_shard_degree", -1]
+INTERLEAVED = [*PIPELINE, "--model.args.n_layers", 6, "--parallelism.pipeline_parallel_schedule"]  # two blocks count for what is around them
+PIPELINES = {
+    "pipeline": PIPELINE,
+    "pipeline, interleaved with split backwards": [*INTERLEAVED, "InterleavedZeroBubble"],
+    "pipeline, in a V": [*INTERLEAVED, "ZBVZeroBubble"],
+    "pipeline, adapters": [*PIPELINE, *ADAPTERS],
+    "pipeline, documents apart": [*PIPELINE, *DOCUMENTS],
+    "pipeline, tied weights in float16": [*PIPELINE, "--model.args.enable_weight_tying", "--training.mixed_precision_param", "float16"],
+    "pipeline, accumulated": [*PIPELINE, "--training.global_batch_size", 4],
+    "pipeline, recomputed by op": [*PIPELINE, *RECOMPUTED["recomputed by op"]],
+}
 OF_FOUR = {
     "replicas": ["--parallelism.data_parallel_replicate_degree", 2],
     "data parallel": ["--parallelism.data_parallel_replicate_degree", 4, "--parallelism.data_parallel_shard_degree", 1],
     "integer reshard": ["--parallelism.fsdp_reshard_after_forward", 2],
+    "pipeline, sharded": PIPELINE,
+    "pipeline, context parallel": [*PIPELINE, *CONTEXT],
 }
 STEPS, QUIET = 5, 3  # rows are written at 1, 2, 4 and 5, saves at 2 and 4
 
@@ -67,6 +81,8 @@ def modes(context, ranks, which):
         found |= {**EQUAL, **OTHERS, **CHECKSUMS, "accumulated": ["--training.global_batch_size", 4 * ranks]}
         found["validated"] = validation(write_held_out(context), steps=1)
         found |= TENSOR_PARALLEL | CONTEXT_PARALLEL if ranks > 1 else {}
+    if which == "pipelines":
+        return PIPELINES | {"pipeline, validated": [*PIPELINE, *validation(write_held_out(context), steps=1)]}
     return found | (OF_FOUR if ranks == 4 else {})
 
 
@@ -133,6 +149,7 @@ def check_documents(of_ranks):
 @case(240, tier="long", ranks=[4], which=["every"])
 @case(240, ranks=[4], which=["of_four"])
 @case(240, ranks=[1, 2], which=["every"])
+@case(240, ranks=[2], which=["pipelines"])
 def simulated_device_finds_nothing(context, ranks, which):
     """In each training mode: no race, no memory reused too early, no wait of the host within a step."""
     losses = {}

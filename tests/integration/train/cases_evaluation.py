@@ -125,13 +125,15 @@ def eval_is_the_same_at_any_ranks(context):
         expect(path.read_bytes() == files[0].read_bytes(), f"{path.name} differs from {files[0].name}")
 
 
-@case(90, mesh=["1", "2", "tp2", "gathered"], quick=["2"])
+@case(90, mesh=["1", "2", "tp2", "gathered", "pp2"], quick=["2"])
 def evaluation_in_the_loop(context, mesh):
-    """A run's scores are lm-evaluation-harness's on one rank, with fully_shard and with tensor parallelism, and `eval`
-    says the same of the run, of a step and of an export."""
+    """A run's scores are lm-evaluation-harness's on one rank, with fully_shard, with tensor parallelism and with a
+    pipeline, and `eval` says the same of the run, of a step and of an export."""
     folder = model(context)
-    words = {"1": [], "2": [], "tp2": [], "gathered": ["--parallelism.disable_loss_parallel"]}[mesh]
-    words += [] if mesh in "12" else ["--parallelism.tensor_parallel_degree", "2"]
+    tensor = ["--parallelism.tensor_parallel_degree", "2"]
+    pipeline = ["--parallelism.pipeline_parallel_degree", "2", "--parallelism.pipeline_parallel_schedule", "GPipe"]
+    of_mesh = {"tp2": tensor, "gathered": [*tensor, "--parallelism.disable_loss_parallel"], "pp2": pipeline}
+    words = of_mesh.get(mesh, [])
     still = [*job(context, folder, "run"), *STILL, *SAVE, *words]
     log = train(context, 1 if mesh == "1" else 2, still, "run").text()
     rows = read_rows(context.dump("run") / "evaluation.jsonl")

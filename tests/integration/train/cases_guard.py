@@ -8,7 +8,7 @@ import math
 import re
 import shutil
 
-from fixtures import write_job
+from fixtures import SMALL_MODEL, write_job
 from harness import case, check_identical, expect, read_rows, rows_by_step, run
 
 SAVE = ["--checkpoint.enable", "--checkpoint.no-last_save_model_only"]
@@ -40,13 +40,13 @@ def token_of_the_mark(context):
     return tokenizer.piece_to_id("<0xE2>")
 
 
-def planted(context, ranks, edit):
+def planted(context, ranks, edit, template=SMALL_MODEL):
     """Returns a folder for checkpoint.initial_load_path: a run's first weights, after `edit` of their dict."""
     import torch
     import torch.distributed.checkpoint as dcp
     from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
-    job = write_job(context, "weights", steps=1)
+    job = write_job(context, "weights", template, steps=1)
     run(context, ranks, ["--config", job, "--checkpoint.enable", "--optimizer.lr", "1e-30"], name="weights")
     dcp_to_torch_save(str(context.dump("weights") / "checkpoint/step-1"), str(context.folder / "weights.pt"))
     weights = torch.load(context.folder / "weights.pt")
