@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -11,6 +13,7 @@
 #include "config/keys/suggest.h"
 #include "facts/optimizer_facts.h"
 #include "models/catalog.h"
+#include "models/starter_mesh.h"
 
 namespace titan::models {
 namespace {
@@ -53,27 +56,42 @@ Start find_start(const std::string& model) {
                     config::did_you_mean(same_flavor));
 }
 
+// Values to start from, and the shape that they are for.
+struct ShapedStart {
+  Start start;
+  DecoderShape shape;
+};
+
 // Returns values to train the model of a folder on.
-Start start_of_folder(const std::string& folder) {
+ShapedStart start_of_folder(const std::string& folder) {
   const std::string file = folder + "/config.json";
   try {
     const std::string json = read_file(file);
     const CatalogEntry& entry = entry_of_config(json, file);
     const HubDecoder decoder = entry.read_config(json, file);
     const double parameters = static_cast<double>(stats_of(decoder.shape).num_parameters) / 1e9;
-    return {entry.name,
-            "",
-            parameters,
-            std::min(decoder.max_seq_len, kTunedSeqLen) / 2 * 2,
-            kTunedBatchTokens,
-            "1e-5",
-            parameters < kSmall ? "none" : "selective",
-            "H100",
-            80};
+    return {{entry.name, "", parameters, std::min(decoder.max_seq_len, kTunedSeqLen) / 2 * 2, kTunedBatchTokens, "1e-5",
+             parameters < kSmall ? "none" : "selective", "H100", 80},
+            decoder.shape};
   } catch (const Error& error) {
     throw ConfigError("titan-train init: error: --from " + folder + ": " + error.what() +
                       "; expected the folder of a model in Hugging Face's format");
   }
+}
+
+ShapedStart start_of(const StarterOptions& options) {
+  ShapedStart out;
+  if (options.from) {
+    out = start_of_folder(*options.from);
+  } else {
+    out.start = find_start(options.model);
+    config::Model model;
+    model.name = out.start.model;
+    model.flavor = out.start.flavor;
+    out.shape = entry_of(model).decoder(model).shape;
+  }
+  out.start.seq_len = options.seq_len.value_or(out.start.seq_len);
+  return out;
 }
 
 std::int64_t gpus_needed(const Start& start) {
@@ -95,6 +113,28 @@ std::int64_t checked_gpus(const Start& start, const StarterOptions& options) {
                     " GPUs of " + std::to_string(start.gigabytes) + " GB or more");
 }
 
+// Returns the GPUs and their mesh: if their number is not given, as many as it takes.
+std::pair<std::int64_t, StarterMesh> chosen_mesh(const ShapedStart& of, const StarterOptions& options) {
+  constexpr std::int64_t kMostGpus = 1 << 16;
+  const Start& start = of.start;
+  std::int64_t gpus = checked_gpus(start, options);
+  if (start.parameters < kSmall) {
+    StarterMesh mesh;
+    mesh.local_batch_size = 8;
+    mesh.recompute = start.recompute;
+    return {gpus, mesh};
+  }
+  for (; gpus <= kMostGpus; gpus *= 2) {
+    if (const auto mesh = choose_mesh(start, of.shape, std::max<std::int64_t>(gpus, 1))) return {gpus, *mesh};
+    if (options.gpus) break;
+  }
+  throw ConfigError("titan-train init: error: " +
+                    (options.gpus ? "--gpus " + std::to_string(gpus) + ": " : std::string("--seq-len: ")) +
+                    full_name(start) + " with sequences of " + with_thousands(start.seq_len) +
+                    " tokens does not fit, however the GPUs share a sequence; use more GPUs, a number that powers of 2 "
+                    "divide, or shorter sequences");
+}
+
 std::string guessed_dataset(const std::string& path) {
   for (const char* ending : {".jsonl", ".json", ".jsonl.gz", ".jsonl.zst"})
     if (path.ends_with(ending)) return "jsonl";
@@ -107,17 +147,16 @@ std::string quoted_text(const std::string& text) { return config::to_toml_value(
 
 class Starter {
  public:
-  explicit Starter(const StarterOptions& options)
-      : start_(options.from ? start_of_folder(*options.from) : find_start(options.model)),
-        options_(options),
-        gpus_(checked_gpus(start_, options)) {}
+  explicit Starter(const StarterOptions& options) : Starter(options, start_of(options)) {}
 
   std::string text() const { return head() + model() + data() + schedule() + ranks() + checkpoints(); }
 
  private:
+  Starter(const StarterOptions& options, const ShapedStart& of) : start_(of.start), options_(options) {
+    std::tie(gpus_, mesh_) = chosen_mesh(of, options);
+  }
   std::int64_t num_ranks() const { return std::max<std::int64_t>(gpus_, 1); }
   bool is_small() const { return start_.parameters < kSmall; }
-  std::int64_t local_batch_size() const { return is_small() ? 8 : 1; }
   // Returns a name for the run: "llama3-8B", or that of the folder.
   std::string run_name() const {
     if (!options_.from) return start_.model + "-" + start_.flavor;
@@ -134,7 +173,7 @@ class Starter {
 
   // Returns a multiple of the rows that all ranks read at once, near the model's suitable batch.
   std::int64_t global_batch_size() const {
-    const std::int64_t at_once = num_ranks() * local_batch_size();
+    const std::int64_t at_once = num_ranks() / mesh_.ranks_of_batch() * mesh_.local_batch_size;
     const std::int64_t wanted = start_.batch_tokens / start_.seq_len;
     return std::max<std::int64_t>(1, wanted / at_once) * at_once;
   }
@@ -178,12 +217,14 @@ class Starter {
            "dataset = " +
            quoted_text(options_.dataset.value_or(guessed_dataset(path))) + "\ndataset_path = " + quoted_text(path) +
            "\n" + line("seq_len = " + count(start_.seq_len), "tokens of one sequence") +
-           "# Sequences that a rank computes at once. More is faster until memory is full: see --dry-run.\n"
-           "local_batch_size = " +
-           count(local_batch_size()) +
+           (mesh_.pp == 1 ? "# Sequences that a rank computes at once. More is faster until memory is full: see "
+                            "--dry-run.\n"
+                          : "# Sequences that go through a pipeline one by one. More of them shorten its waits.\n") +
+           "local_batch_size = " + count(mesh_.local_batch_size) +
            "\n# Sequences of one step over all ranks: " + with_thousands(global_batch_size() * start_.seq_len) +
-           " tokens. A multiple of local_batch_size times ranks.\nglobal_batch_size = " + count(global_batch_size()) +
-           "\nsteps = " +
+           " tokens. A multiple of local_batch_size times " +
+           (mesh_.ranks_of_batch() == 1 ? "ranks" : "ranks with data of their own") +
+           ".\nglobal_batch_size = " + count(global_batch_size()) + "\nsteps = " +
            count(is_small()      ? 250
                  : options_.from ? 1000
                                  : 10000) +
@@ -199,19 +240,39 @@ class Starter {
            line("seed = 42", "fixes initial weights and the order of the data");
   }
 
-  // Sharding over more than a few hundred ranks is limited by latency; replicas keep the groups small.
+  // Returns the degrees above 1, each with its reason.
+  std::string degrees() const {
+    std::string text;
+    if (mesh_.tp > 1)
+      text +=
+          "# Ranks of a host share each layer, since one sequence for each rank would not fit, or be too many.\n"
+          "tensor_parallel_degree = " +
+          count(mesh_.tp) + "\n";
+    if (mesh_.cp > 1)
+      text +=
+          "# Ranks share each sequence, which does not fit into one (docs/parallelism.md).\n"
+          "context_parallel_degree = " +
+          count(mesh_.cp) + "\n";
+    if (mesh_.pp > 1)
+      text +=
+          "# Ranks have a part of the layers each: they gather weights once for all sequences of a step, and hand\n"
+          "# hidden states on. Without a pipeline, each gather would be for less than two sequences.\n"
+          "pipeline_parallel_degree = " +
+          count(mesh_.pp) + "\n" +
+          line("pipeline_parallel_schedule = \"Interleaved1F1B\"", "titan-train schedule draws it");
+    return text;
+  }
+
   std::string ranks() const {
-    constexpr std::int64_t kLargestGroup = 512, kGroup = 256;
-    const std::int64_t copies = num_ranks() > kLargestGroup && num_ranks() % kGroup == 0 ? num_ranks() / kGroup : 1;
-    const bool is_selective = start_.recompute == "selective";
+    const bool is_selective = mesh_.recompute == "selective";
     return "\n[parallelism]\n# -1: weights, gradients and optimizer state are divided among all ranks of a copy.\n"
            "data_parallel_shard_degree = -1\n" +
-           line("data_parallel_replicate_degree = " + count(copies), "copies of the model") +
+           line("data_parallel_replicate_degree = " + count(mesh_.copies), "copies of the model") + degrees() +
            "\n[activation_checkpoint]\n"
            "# none: fastest; selective: computes some of the forward pass again; full: all of it, for the least "
            "memory.\n"
            "mode = " +
-           quoted_text(start_.recompute) + "\n" + (is_selective ? "selective_ac_option = \"op\"\n" : "");
+           quoted_text(mesh_.recompute) + "\n" + (is_selective ? "selective_ac_option = \"op\"\n" : "");
   }
 
   std::string checkpoints() const {
@@ -224,7 +285,8 @@ class Starter {
 
   Start start_;
   const StarterOptions& options_;
-  std::int64_t gpus_;
+  std::int64_t gpus_ = 0;
+  StarterMesh mesh_;
 };
 
 }  // namespace

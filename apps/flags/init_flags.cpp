@@ -35,6 +35,9 @@ void declare(CLI::App& app, InitFlags& flags) {
   app.add_option("--gpus", flags.gpus,
                  "GPUs of 80 GB, for 405B of 141 GB; 0: CPU (default: as many as the model needs)")
       ->check(CLI::NonNegativeNumber);
+  app.add_option("--seq-len", flags.seq_len,
+                 "tokens of a sequence; long ones get context parallelism (default: what suits the model)")
+      ->check(CLI::PositiveNumber);
   suggest_path(app.add_option("--dataset", flags.dataset_path, "file or folder with the data"));
   app.add_option("--kind", flags.dataset, "text, jsonl, chat or indexed (default: by the name of the data)")
       ->check(CLI::IsMember({"text", "jsonl", "chat", "indexed"}));
@@ -43,7 +46,7 @@ void declare(CLI::App& app, InitFlags& flags) {
       "--examples", flags.examples,
       "instead, copy what was installed with the program to this folder: configs/, assets/ with a small corpus and its "
       "tokenizer, deploy/ for clusters, and examples/: a small model to fine-tune, a program that uses the engine");
-  for (const char* other : {"--model", "--from", "--gpus", "--dataset", "--kind", "--tokenizer"})
+  for (const char* other : {"--model", "--from", "--gpus", "--seq-len", "--dataset", "--kind", "--tokenizer"})
     examples->excludes(app.get_option(other));
   suggest_path(examples);
 }

@@ -17,7 +17,7 @@ from fixtures import write_job
 from harness import ROOT, Failure, Job, case, expect, read_rows, run
 
 BAD_CONFIGS = ROOT / "tests/bad_configs"
-NUM_BAD_CONFIGS = 285  # so that none can disappear unnoticed
+NUM_BAD_CONFIGS = 307  # so that none can disappear unnoticed
 # Processor time, because other load on the machine adds to wall time. Three times the longest refusal measured, most of
 # which is loading libtorch, because shared cores take longer for the same work.
 CPU_LIMIT_S = 1.0  # per process
@@ -228,11 +228,21 @@ def config_from_any_pipe(context):
     expect(job.wait(20) == 2 and "it is not a file" in job.errors(), f"a named pipe\n{job.tail()}")
 
 
-@case(90, processors=1)
+INIT_MESHES = [  # context parallelism, tensor parallelism, pipelines
+    ("llama3/8B", ["--gpus", 64, "--seq-len", 524288]),
+    ("llama3/8B", ["--seq-len", 1 << 22]),
+    ("llama3/8B", ["--gpus", 1024]),
+    ("llama3/70B", ["--gpus", 2048]),
+    ("llama3/405B", ["--gpus", 8192]),
+]
+
+
+@case(180, processors=1)
 def init_is_accepted(context):
     """For every model, --dry-run accepts the output of `init` on the GPUs that it names, and it fits them."""
-    for model in bash_candidates(context, "init", "--model", ""):
-        text = run(context, 1, ["init", "--model", model], launcher="none", name="init").out_path.read_text()
+    jobs = [(model, []) for model in bash_candidates(context, "init", "--model", "")]
+    for model, options in [*jobs, *INIT_MESHES]:
+        text = run(context, 1, ["init", "--model", model, *options], launcher="none", name="init").out_path.read_text()
         config = context.folder / "job.toml"
         config.write_text(text)
         command = re.search(r"# Check:  titan-train --config job.toml (.*)", text)[1]

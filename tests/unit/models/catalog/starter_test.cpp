@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "config/command_line/program.h"
 #include "config/load.h"
@@ -43,12 +45,58 @@ TEST(Starter, LoadsForEveryModelOnItsGpus) {
 TEST(Starter, TheBatchSuitsTheGpus) {
   for (const std::int64_t gpus : {3, 8, 64, 100, 1024, 2560}) {
     const auto config = config::load_job_config_text(starter("llama3/8B", gpus), "job.toml", {}, {}, gpus).config;
-    EXPECT_EQ(config.training.global_batch_size % gpus, 0) << gpus;
+    const std::int64_t ranks_with_data = gpus / config.parallelism.tensor_parallel_degree;
+    EXPECT_EQ(config.training.global_batch_size % ranks_with_data, 0) << gpus;
+    EXPECT_LE(config.training.global_batch_size, std::max<std::int64_t>(128, gpus / 8)) << gpus;
   }
   EXPECT_EQ(config::load_job_config_text(starter("llama3/8B", 64), "job.toml").config.training.global_batch_size, 128);
-  EXPECT_EQ(config::load_job_config_text(starter("llama3/8B", 2560), "job.toml")
+  EXPECT_EQ(config::load_job_config_text(starter("llama3/8B", 8192), "job.toml")
                 .config.parallelism.data_parallel_replicate_degree,
-            10);
+            4);
+}
+
+config::JobConfig started(const std::string& model, std::int64_t gpus, std::optional<std::int64_t> seq_len = {}) {
+  StarterOptions options;
+  options.model = model;
+  options.gpus = gpus;
+  options.seq_len = seq_len;
+  return config::load_job_config_text(starter_config(options), "job.toml", {}, {}, gpus).config;
+}
+
+// With the 128 sequences of a batch, 1024 ranks do not get one each.
+TEST(Starter, RanksShareLayersIfThereAreTooFewSequences) {
+  EXPECT_EQ(started("llama3/8B", 128).parallelism.tensor_parallel_degree, 1);
+  const auto config = started("llama3/8B", 1024);
+  EXPECT_EQ(config.parallelism.tensor_parallel_degree, 8);
+  EXPECT_EQ(config.parallelism.context_parallel_degree, 1);
+  EXPECT_EQ(config.training.global_batch_size, 128);
+}
+
+TEST(Starter, RanksShareSequencesThatDoNotFit) {
+  EXPECT_EQ(started("llama3/8B", 64).parallelism.context_parallel_degree, 1);
+  const auto config = started("llama3/8B", 64, 524288);
+  EXPECT_EQ(config.training.seq_len, 524288);
+  EXPECT_EQ(config.activation_checkpoint.mode, "full");
+  EXPECT_EQ(config.parallelism.tensor_parallel_degree, 8);
+  EXPECT_GT(config.parallelism.context_parallel_degree, 1);
+  EXPECT_EQ(config.parallelism.pipeline_parallel_degree, 1);
+  StarterOptions options;
+  options.model = "llama3/8B";
+  options.seq_len = 1 << 22;
+  EXPECT_GT(started("llama3/8B", 512, 1 << 22).parallelism.context_parallel_degree, 8);
+  EXPECT_THAT(starter_config(options), HasSubstr("context_parallel_degree = "));  // with GPUs enough
+}
+
+// Each of 256 data-parallel ranks would have one of 256 sequences; a pipeline of 4 gathers its weights for 4 at once.
+TEST(Starter, LargeModelsHaveAPipelineIfAGatherIsForOneSequence) {
+  const auto config = started("llama3/70B", 2048);
+  EXPECT_EQ(config.parallelism.tensor_parallel_degree, 8);
+  EXPECT_EQ(config.parallelism.pipeline_parallel_degree, 4);
+  EXPECT_EQ(config.training.local_batch_size, 4);
+  EXPECT_EQ(config.training.global_batch_size, 256);
+  EXPECT_EQ(started("llama3/70B", 512).parallelism.pipeline_parallel_degree, 1);
+  EXPECT_EQ(started("llama3/8B", 4096).parallelism.pipeline_parallel_degree, 1);
+  EXPECT_EQ(started("llama3/405B", 8192).parallelism.pipeline_parallel_degree, 16);
 }
 
 TEST(Starter, TakesTheDataAndTheTokenizer) {
@@ -92,6 +140,8 @@ TEST(Starter, RefusesWhatCannotBe) {
               HasSubstr("did you mean llama3/70B or llama2/70B?"));
   EXPECT_THAT(test::message_of<ConfigError>([] { starter("llama3/70B", 8); }),
               HasSubstr("use 64 GPUs of 80 GB or more"));
+  EXPECT_THAT(test::message_of<ConfigError>([] { started("llama3/8B", 9, 1 << 20); }),
+              HasSubstr("--gpus 9: llama3/8B with sequences of 1,048,576 tokens does not fit"));
 }
 
 }  // namespace
