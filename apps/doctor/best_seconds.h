@@ -1,12 +1,14 @@
 // Timing for doctor's measurements.
 #pragma once
 
+#include <ATen/ops/full.h>
 #include <c10/core/Device.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <chrono>
 
 #include "base/clock.h"
+#include "distributed/process_group.h"
 
 namespace titan::doctor {
 
@@ -24,6 +26,13 @@ double best_seconds(c10::Device device, Run&& run) {
     if (i == 1 || (i > 1 && seconds < best)) best = seconds;
   }
   return best;
+}
+
+// Returns the longest time that any rank measured. Collective.
+inline double longest_of_ranks(dist::ProcessGroup& group, double seconds) {
+  auto longest = at::full({1}, seconds, at::kDouble);
+  group.all_reduce(longest, dist::ReduceOp::kMax).wait();
+  return longest.item<double>();
 }
 
 }  // namespace titan::doctor

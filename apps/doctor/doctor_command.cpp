@@ -9,6 +9,7 @@
 
 #include "apps/common/print_result.h"
 #include "apps/common/version.h"
+#include "apps/doctor/axis_rates.h"
 #include "apps/doctor/doctor_report.h"
 #include "apps/doctor/machine.h"
 #include "apps/doctor/network.h"
@@ -122,6 +123,8 @@ int check_together(const DoctorFlags& flags, const Subject& subject, Checks chec
   checks.push_back(doctor::check_threads(share.cores, at::get_num_threads(), share.ranks));
   for (auto& check : doctor::check_ranks(world, subject.config.training.mixed_precision_param))
     checks.push_back(std::move(check));
+  if (subject.checked)
+    for (auto& check : doctor::check_axes(world, subject.config.parallelism)) checks.push_back(std::move(check));
   std::vector<Checks> by_rank;
   for (const auto& message : world.group().all_gather_bytes(doctor::to_message(checks)))
     by_rank.push_back(doctor::from_message(message));

@@ -35,13 +35,6 @@ Check check_rate(const std::string& name, double bytes, double seconds) {
                  "(GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME name it), or end what else runs on these machines");
 }
 
-// Returns the longest time that any rank measured. Collective.
-double slowest(dist::ProcessGroup& group, double seconds) {
-  auto longest = at::full({1}, seconds, at::kDouble);
-  group.all_reduce(longest, dist::ReduceOp::kMax).wait();
-  return longest.item<double>();
-}
-
 Checks check_collectives(dist::World& world) {
   auto& group = world.group();
   const auto size = world.size();
@@ -52,9 +45,10 @@ Checks check_collectives(dist::World& world) {
   const auto whole = at::ones({numel * size}, options);
   const double bytes = static_cast<double>(numel) * 4 * (size - 1);
   group.barrier();
-  const double gather = slowest(group, best_seconds(world.device(), [&] { group.all_gather(whole, part).wait(); }));
+  const double gather =
+      longest_of_ranks(group, best_seconds(world.device(), [&] { group.all_gather(whole, part).wait(); }));
   group.barrier();
-  const double scatter = slowest(
+  const double scatter = longest_of_ranks(
       group, best_seconds(world.device(), [&] { group.reduce_scatter(part, whole, dist::ReduceOp::kSum).wait(); }));
   return {check_rate("all-gather", bytes, gather), check_rate("reduce-scatter", bytes, scatter)};
 }

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "apps/doctor/axis_rates.h"
 #include "apps/doctor/doctor_report.h"
 #include "apps/doctor/machine.h"
 #include "apps/doctor/network.h"
@@ -94,6 +95,17 @@ TEST(Doctor, ARankThatIsFarBehindIsNamed) {
   const auto check = check_matmul({1e12, 1e12, 0.5e12, 1e12}, hosts, "Float");
   EXPECT_EQ(check.state, State::kWarning);
   EXPECT_THAT(check.found, HasSubstr("far behind: rank 2 on b (0.50 TFLOP/s)"));
+}
+
+TEST(Doctor, ASlowAxisIsAWarningWithItsAdvice) {
+  const AxisRate fast{.bytes = 64 << 20, .seconds = 0.01, .small_seconds = 25e-6};
+  const auto check = check_axis("tp", "reduce-scatter between 2 ranks", fast, "keep tp inside a host");
+  EXPECT_EQ(check,
+            ok("axis tp", "reduce-scatter between 2 ranks: 6.71 GB/s to each (64 MiB in 10.0 ms), 25 us for 4 KiB"));
+  const AxisRate slow{.bytes = 64 << 20, .seconds = 1, .small_seconds = 25e-6};
+  const auto found = check_axis("tp", "reduce-scatter between 2 ranks", slow, "keep tp inside a host");
+  EXPECT_EQ(found.state, State::kWarning);
+  EXPECT_EQ(found.advice, "keep tp inside a host");
 }
 
 TEST(Doctor, ASlowerDtypeThanAnotherIsNamed) {
