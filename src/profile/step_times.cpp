@@ -15,12 +15,13 @@ namespace {
 
 using Kind = TraceEvent::Kind;
 
-constexpr std::array<std::string_view, kNumParts> kNames = {"forward",    "backward",  "all-gather",  "reduce-scatter",
-                                                            "all-reduce", "optimizer", "data",        "checkpoint",
-                                                            "validation", "log",       "device idle", "other"};
+constexpr std::array<std::string_view, kNumParts> kNames = {
+    "forward",    "backward",   "all-gather", "reduce-scatter", "all-reduce", "messages", "optimizer", "data",
+    "checkpoint", "validation", "log",        "device idle",    "other"};
 
 bool is_collective(Part part) {
-  return part == Part::kAllGather || part == Part::kReduceScatter || part == Part::kAllReduce;
+  return part == Part::kAllGather || part == Part::kReduceScatter || part == Part::kAllReduce ||
+         part == Part::kMessages;
 }
 
 bool keeps_all_inside(Part part) {
@@ -169,6 +170,7 @@ std::optional<Part> part_of(std::string_view name) {
   if (has("reduce_scatter") || has("ReduceScatter") || has("FSDP::post_backward_reduce")) return Part::kReduceScatter;
   if (has("all_gather") || has("allgather") || has("AllGather")) return Part::kAllGather;
   if (has("all_reduce") || has("allreduce") || has("AllReduce")) return Part::kAllReduce;
+  if (has("send to rank") || has("receive from rank") || has("SendRecv")) return Part::kMessages;
   const auto found = std::ranges::find(kNames, name);
   if (found == kNames.end() || name == "other") return std::nullopt;
   return static_cast<Part>(found - kNames.begin());

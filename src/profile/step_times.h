@@ -20,6 +20,7 @@ enum class Part : int {
   kAllGather,
   kReduceScatter,
   kAllReduce,
+  kMessages,  // between two ranks
   kOptimizer,
   kData,
   kCheckpoint,
@@ -28,7 +29,7 @@ enum class Part : int {
   kDeviceIdle,  // with a GPU: no kernel ran
   kOther,
 };
-inline constexpr std::size_t kNumParts = 12;
+inline constexpr std::size_t kNumParts = 13;
 
 // Returns the part that a range, collective or kernel of that name belongs to, or nullopt if the name does not tell.
 std::optional<Part> part_of(std::string_view name);

@@ -79,6 +79,20 @@ TEST(StepTimes, EveryMomentBelongsToOnePart) {
   EXPECT_EQ(ms(times, Part::kOther), 4);       // 85 to 86, 90 to 92, 99 to 100
 }
 
+// A rank of a pipeline waits for the stage before inside the forward and inside the backward of a microbatch.
+TEST(StepTimes, TellsTheWaitsOfAPipelineFromItsWork) {
+  StepTimes times;
+  times.add({range("ProfilerStep#4", 0, 100), range("0F0", 0, 40),
+             range("wait for receive from rank 0 over 'pp'", 0, 15), range("forward", 15, 40),
+             range("0SEND_F0", 40, 42), range("send to rank 1 over 'pp'", 41, 42), range("0B0", 42, 100),
+             range("wait for receive from rank 1 over 'pp'", 42, 50), range("backward", 50, 100)});
+  EXPECT_EQ(ms(times, Part::kForward), 25);
+  EXPECT_EQ(ms(times, Part::kBackward), 50);
+  EXPECT_EQ(ms(times, Part::kMessages), 15 + 1 + 8);
+  EXPECT_EQ(ms(times, Part::kOther), 1);
+  EXPECT_EQ(part_of("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"), Part::kMessages);
+}
+
 TEST(StepTimes, SaysWhatOfACollectiveWasHidden) {
   StepTimes times;
   times.add(cpu_step());
