@@ -1,14 +1,16 @@
 """Compares titan-train with TorchTitan 0.2.2, eager and compiled: speed, start, memory and losses, on CPU and Gloo.
 
     .venv/bin/python benchmarks/compare_torchtitan.py [--rows debug,125m] [--ranks 1,2] [--dtypes fp32,bf16] [--compiled]
-                                                      [--tensor-parallel 2] [--context-parallel 2] [--instructions avx2]
-                                                      [--repeats 5] [--steps N] [--json FILE]
+                                                      [--tensor-parallel 2] [--context-parallel 2] [--pipeline-parallel 2]
+                                                      [--pipeline-schedule 1F1B] [--instructions avx2] [--repeats 5]
+                                                      [--steps N] [--json FILE]
 
 Needs a built program. The first run makes a virtual environment with TorchTitan (--venv; $TITAN_PEER_PYTHON names
 another Python that has it); --setup does only that. Both train the same steps from TorchTitan's own seed checkpoint on
 the same TOML file and tokens. Each round runs every side once, in rotating order, and ratios are within a round. If the
-losses disagree, no ratio is printed and the exit code is 1. With tensor parallelism and nothing else, TorchTitan trains
-in float32 whatever the TOML file says: compare --dtypes fp32 there.
+losses disagree, no ratio is printed and the exit code is 1. With tensor or pipeline parallelism and nothing else,
+TorchTitan trains in float32 whatever the TOML file says: compare --dtypes fp32 there. Its schedules in a V do not run on
+CPU.
 """
 import argparse
 import json
@@ -68,6 +70,7 @@ def title(cell):
     ranks = f"{cell.ranks} rank{'s' if cell.ranks > 1 else ''} of {cell.threads} thread{'s' if cell.threads > 1 else ''}"
     ranks += f", tensor parallel {cell.tensor_parallel}" if cell.tensor_parallel > 1 else ""
     ranks += f", context parallel {cell.context_parallel}" if cell.context_parallel > 1 else ""
+    ranks += f", pipeline parallel {cell.pipeline_parallel} ({cell.schedule})" if cell.pipeline_parallel > 1 else ""
     ranks += f", {cell.instructions} played" if cell.instructions != "all" else ""
     return f"{cell.name} ({model}), batch {shape.batch} x {shape.sequence} a rank, {ranks}, {cell.dtype}, {cell.steps} steps"
 
@@ -108,6 +111,8 @@ def summarize(cell, cold, rounds, peaks):
         "ranks": cell.ranks,
         "tensor_parallel": cell.tensor_parallel,
         "context_parallel": cell.context_parallel,
+        "pipeline_parallel": cell.pipeline_parallel,
+        "schedule": cell.schedule,
         "threads": cell.threads,
         "instructions": cell.instructions,
         "dtype": cell.dtype,
@@ -215,6 +220,8 @@ def parse_arguments():
     parser.add_argument("--dtypes", type=words_of(DTYPES), default=list(DTYPES), help="some of fp32,bf16")
     parser.add_argument("--tensor-parallel", type=int, default=1, help="ranks that share each layer")
     parser.add_argument("--context-parallel", type=int, default=1, help="ranks that share each sequence")
+    parser.add_argument("--pipeline-parallel", type=int, default=1, help="ranks that share the stack of layers")
+    parser.add_argument("--pipeline-schedule", default="1F1B", help="the order of their microbatches, by TorchTitan's name")
     parser.add_argument("--compiled", action="store_true", help="also against TorchTitan with --compile.enable (needs g++)")
     parser.add_argument("--instructions", choices=titan_pair.PLAYED, default="all", help="a lesser processor, played for both")
     parser.add_argument("--repeats", type=int, default=5)
@@ -227,8 +234,9 @@ def parse_arguments():
     options = parser.parse_args()
     if options.steps is not None and options.steps <= UNCOUNTED_STEPS:
         parser.error(f"--steps must be above {UNCOUNTED_STEPS}")
-    if any(ranks % (options.tensor_parallel * options.context_parallel) for ranks in options.ranks):
-        parser.error("--tensor-parallel x --context-parallel must divide all of --ranks")
+    shared = options.tensor_parallel * options.context_parallel * options.pipeline_parallel
+    if any(ranks % shared for ranks in options.ranks):
+        parser.error("--tensor-parallel x --context-parallel x --pipeline-parallel must divide all of --ranks")
     if options.repeats < 1 or min(options.ranks) < 1:
         parser.error("--repeats and --ranks must be at least 1")
     return options
@@ -247,7 +255,8 @@ def main():
     cells = [
         titan_pair.Cell(
             name, ROWS[name], ranks, DTYPES[dtype], options.steps or STEPS[name],
-            options.tensor_parallel, options.context_parallel, options.instructions,
+            options.tensor_parallel, options.context_parallel, options.pipeline_parallel, options.pipeline_schedule,
+            options.instructions,
         )
         for name in options.rows
         for ranks in options.ranks

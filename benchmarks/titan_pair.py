@@ -21,7 +21,7 @@ from common import harness
 
 OURS, EAGER, COMPILED = "titan-train", "TorchTitan eager", "TorchTitan compiled"
 REQUIREMENTS = pathlib.Path(__file__).with_name("requirements-torchtitan.txt")
-PEER_LINE = re.compile(r"step: +(?P<step>\d+)  loss: +(?P<loss>\d+\.\d{5})  grad_norm: .*?tps: (?P<tps>[\d,]+)")
+PEER_LINE = re.compile(r"step: +(?P<step>\d+)  loss: +(?P<loss>-?\d+\.\d{5})  grad_norm: .*?tps: (?P<tps>[\d,]+)")
 FIRST_LINE = re.compile(r"step: +1 .{0,20}loss:")
 CORES = len(os.sched_getaffinity(0))
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -193,15 +193,21 @@ class Cell:
     steps: int
     tensor_parallel: int = 1  # ranks that share each layer
     context_parallel: int = 1  # ranks that share each sequence
+    pipeline_parallel: int = 1  # ranks that share the stack of layers
+    schedule: str = "1F1B"  # of the pipeline
     instructions: str = "all"  # a name in PLAYED
 
     @property
     def mesh_words(self):
         """Returns the options of the mesh. With tensor parallelism there is no clipping: without fully_shard,
-        TorchTitan clips gradients of norms too little."""
+        TorchTitan clips gradients of norms too little. With a pipeline every step is clipped: TorchTitan does not
+        divide its gradients by the tokens, which clipping makes up for."""
         words = ["--parallelism.context_parallel_degree", self.context_parallel] if self.context_parallel > 1 else []
         if self.tensor_parallel > 1:
             words += ["--parallelism.tensor_parallel_degree", self.tensor_parallel, "--training.max_norm", 1000]
+        if self.pipeline_parallel > 1:
+            words += ["--parallelism.pipeline_parallel_degree", self.pipeline_parallel]
+            words += ["--parallelism.pipeline_parallel_schedule", self.schedule, "--training.max_norm", 0.1]
         return words
 
     @property
@@ -264,7 +270,8 @@ class Pair:
 
     def run(self, side, cell, steps):
         """Trains `steps` steps from the seed."""
-        folder = self.folder / f"{cell.name}-{cell.ranks}-{cell.tensor_parallel}-{cell.context_parallel}-{cell.dtype}"
+        mesh = f"{cell.pipeline_parallel}-{cell.context_parallel}-{cell.tensor_parallel}"
+        folder = self.folder / f"{cell.name}-{cell.ranks}-{mesh}-{cell.dtype}"
         folder.mkdir(exist_ok=True)
         config, dump = folder / "job.toml", folder / "dump"
         config.write_text(cell.toml(self.data, steps) + START.format(seed=self.seed(cell)))
@@ -302,11 +309,12 @@ def our_rows(dump):
 
 
 def peer_rows(text, ranks):
-    """Returns {step: (tokens/s per rank, loss)} from the console, where every rank prints its own lines."""
+    """Returns {step: (tokens/s per rank, loss)} from the console, where every rank prints its own lines. Of a pipeline,
+    ranks without the last stage print a negative loss."""
     lines = {}
     for match in PEER_LINE.finditer(text):
         speed = float(match["tps"].replace(",", ""))
         lines.setdefault(int(match["step"]), []).append((speed, float(match["loss"])))
     for step, found in lines.items():
         harness.expect(len(found) == ranks, f"TorchTitan printed {len(found)} lines of step {step}, expected {ranks}")
-    return {step: (sum(speed for speed, _ in found) / ranks, found[0][1]) for step, found in lines.items()}
+    return {step: (sum(speed for speed, _ in found) / ranks, max(loss for _, loss in found)) for step, found in lines.items()}
