@@ -62,6 +62,14 @@ std::unique_ptr<LanguageModel> all_stages(LanguageModel& model, const TrainSpec&
               .dtype = dist::dtype_of(context.job.training.mixed_precision_param)});
 }
 
+// Returns how the ranks along cp share rows; nullopt if each rank has whole ones.
+std::optional<RowSplit> row_split(const LanguageModel& model, const ParallelContext& context) {
+  if (!context.splits_rows()) return std::nullopt;
+  const auto& parallelism = context.job.parallelism;
+  return RowSplit(model, parallel::row_sharing(context.meshes.cp.group(), parallelism.context_parallel_load_balancer,
+                                               parallelism.context_parallel_rotate_method));
+}
+
 std::unique_ptr<ForwardBackward> pipelined(LanguageModel& model, const TrainSpec& spec,
                                            const std::vector<ParameterSlot>& slots, const ParallelContext& context,
                                            at::Device device) {
@@ -75,6 +83,7 @@ std::unique_ptr<ForwardBackward> pipelined(LanguageModel& model, const TrainSpec
                          .group = group,
                          .modules = std::move(modules),
                          .shared = std::move(shared),
+                         .split = row_split(model, context),
                          .batches = context.meshes.batch.group(),
                          .keeps_gathered = context.job.parallelism.fsdp_reshard_after_forward == "default",
                          .rows = context.job.parallelism.pipeline_parallel_microbatch_size,
@@ -97,12 +106,8 @@ BuiltModel build_on_meta(const TrainSpec& spec, std::optional<std::int64_t> docu
   const bool is_pipeline = context.meshes.pp.size() > 1;
   auto forward_backward =
       is_pipeline ? pipelined(*model, spec, slots, context, device) : make_forward_backward(*model, device, spec.loss);
-  const auto& parallelism = context.job.parallelism;
-  if (context.splits_rows())
-    forward_backward =
-        make_split_rows(std::move(forward_backward), *model,
-                        parallel::row_sharing(context.meshes.cp.group(), parallelism.context_parallel_load_balancer,
-                                              parallelism.context_parallel_rotate_method));
+  const auto split = row_split(*model, context);
+  if (split && !is_pipeline) forward_backward = make_split_rows(std::move(forward_backward), *split);
   auto whole = is_pipeline ? all_stages(*model, spec, context, device) : nullptr;
   return {std::move(model), std::move(forward_backward), std::move(whole), std::move(slots)};
 }

@@ -63,8 +63,6 @@ class Pipelined : public ForwardBackward, private parallel::PipelineStages {
 
   std::int64_t num_parts() const override { return parts_.schedule.num_microbatches; }
 
-  bool has_loss() const override { return own_stages_.back() == last_stage(); }
-
   LossSum forward(const Batch& batch) override {
     const NamedRange range([] { return "forward"; });
     const auto own = num_microbatches(batch);
@@ -87,6 +85,7 @@ class Pipelined : public ForwardBackward, private parallel::PipelineStages {
 
  private:
   int last_stage() const { return parts_.schedule.num_stages() - 1; }
+  bool has_last_stage() const { return own_stages_.back() == last_stage(); }
 
   std::int64_t num_microbatches(const Batch& batch) const {
     return (batch.tokens.size(0) + parts_.rows - 1) / parts_.rows;
@@ -118,23 +117,34 @@ class Pipelined : public ForwardBackward, private parallel::PipelineStages {
   void begin(const Batch& batch, const Objective* objective) {
     objective_ = objective;
     loss_sum_ = at::zeros({}, at::TensorOptions().dtype(at::kFloat).device(device_));
-    batch_ = batch;
-    if (has_loss()) batch_.labels = batch.labels.to(device_, /*non_blocking=*/true);
-    // Only the first stage has tokens in which documents end.
-    if (!batch.positions.defined() && (model_.document_end() || batch.documents.defined()))
-      batch_.documents = nn::known_documents(batch.tokens, model_.document_end(), batch.documents);
+    microbatches_.clear();
+    for (std::int64_t i = 0; i < num_microbatches(batch); ++i) microbatches_.push_back(microbatch_of(batch, i));
   }
 
   LossSum end(const Batch& batch) {
-    batch_ = {};
-    return {loss_sum_, has_loss() ? count_valid_tokens(batch) : 0};
+    microbatches_.clear();
+    const bool counts = has_last_stage() && (!parts_.split || parts_.split->counts_labels());
+    return {loss_sum_, counts ? count_valid_tokens(batch) : 0};
   }
 
-  // Returns the rows of a microbatch of a tensor with the batch's rows.
-  at::Tensor part(const at::Tensor& tensor, int microbatch) const {
-    if (!tensor.defined()) return tensor;
-    const auto begin = microbatch * parts_.rows;
-    return tensor.narrow(0, begin, std::min(parts_.rows, tensor.size(0) - begin));
+  // Returns what this rank has of the rows of a microbatch, with the documents of all tokens where the model separates
+  // them: only the first stage has tokens in which documents end.
+  Batch microbatch_of(const Batch& batch, std::int64_t index) const {
+    const auto begin = index * parts_.rows;
+    const auto rows = [&](const at::Tensor& tensor) {
+      return tensor.defined() ? tensor.narrow(0, begin, std::min(parts_.rows, tensor.size(0) - begin)) : tensor;
+    };
+    Batch out{.tokens = rows(batch.tokens),
+              .labels = rows(batch.labels),
+              .documents = rows(batch.documents),
+              .labels_of_sample = rows(batch.labels_of_sample)};
+    if (parts_.split) {
+      out = parts_.split->part_of(out);
+    } else if (model_.document_end() || out.documents.defined()) {
+      out.documents = nn::known_documents(out.tokens, model_.document_end(), out.documents);
+    }
+    if (has_last_stage()) out.labels = out.labels.to(device_, /*non_blocking=*/true);
+    return out;
   }
 
   // Returns the number of a stage among those of this rank.
@@ -143,12 +153,9 @@ class Pipelined : public ForwardBackward, private parallel::PipelineStages {
   }
 
   at::Tensor forward(int stage, int microbatch, const at::Tensor& input) override {
-    const Batch rows{.tokens = input.defined() ? input : part(batch_.tokens, microbatch),
-                     .labels = part(batch_.labels, microbatch),
-                     .documents = part(batch_.documents, microbatch),
-                     .labels_of_sample = part(batch_.labels_of_sample, microbatch),
-                     .positions = batch_.positions,
-                     .stage = at::scalar_tensor(static_cast<std::int64_t>(index_of(stage)), at::kLong)};
+    Batch rows = microbatches_.at(static_cast<std::size_t>(microbatch));
+    if (input.defined()) rows.tokens = input;
+    rows.stage = at::scalar_tensor(static_cast<std::int64_t>(index_of(stage)), at::kLong);
     if (stage < last_stage())
       return model_(rows.tokens, at::Tensor(), rows.positions, rows.documents, at::Tensor(), rows.stage);
     const auto loss = loss_(model_, rows);
@@ -157,7 +164,7 @@ class Pipelined : public ForwardBackward, private parallel::PipelineStages {
   }
 
   at::Tensor empty_output(int microbatch) override {
-    const auto tokens = part(batch_.tokens, microbatch);
+    const auto& tokens = microbatches_.at(static_cast<std::size_t>(microbatch)).tokens;
     return at::empty({tokens.size(0), tokens.size(1) / parts_.tokens_per, parts_.dim},
                      at::TensorOptions().dtype(parts_.dtype).device(device_));
   }
@@ -184,7 +191,7 @@ class Pipelined : public ForwardBackward, private parallel::PipelineStages {
   std::vector<int> own_stages_;
   parallel::ScheduleRunner runner_;
   const Objective* objective_ = nullptr;  // of the batch that runs; null in validation
-  Batch batch_;
+  std::vector<Batch> microbatches_;
   at::Tensor loss_sum_;
 };
 

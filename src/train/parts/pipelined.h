@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "contract/loss.h"
@@ -10,6 +11,7 @@
 #include "distributed/process_group.h"
 #include "nn/module.h"
 #include "pipeline/pipeline_schedule.h"
+#include "train/parts/split_rows.h"
 #include "train/step/forward_backward.h"
 
 namespace titan::train {
@@ -28,10 +30,11 @@ struct PipelineParts {
   // By this rank's stages in ascending order: the modules that fully_shard was applied to.
   std::vector<std::vector<nn::Module*>> modules;
   std::vector<SharedParameter> shared;
-  dist::ProcessGroup& batches;  // the ranks that read different batches, for the same stages
-  bool keeps_gathered = true;   // parameters stay gathered for all microbatches
-  std::int64_t rows = 1;        // of a microbatch
-  std::int64_t dim = 0;         // of hidden states
+  std::optional<RowSplit> split;  // of rows that ranks share; nullopt if each has whole rows
+  dist::ProcessGroup& batches;    // the ranks that read different batches, for the same stages
+  bool keeps_gathered = true;     // parameters stay gathered for all microbatches
+  std::int64_t rows = 1;          // of a microbatch
+  std::int64_t dim = 0;           // of hidden states
   std::int64_t tokens_per = 1;  // a rank's hidden states between blocks are those of one of so many parts of its tokens
   at::ScalarType dtype;         // of hidden states
 };

@@ -32,9 +32,6 @@ class ForwardBackward {
   // Returns the number of parts in which a batch goes through the model, one after the other.
   virtual std::int64_t num_parts() const { return 1; }
 
-  // False if other ranks compute the loss of the rows that this rank reads.
-  virtual bool has_loss() const { return true; }
-
   // For validation, with autograd off. Collective if the model is sharded: every rank calls it equally often.
   virtual LossSum forward(const Batch& batch) = 0;
 

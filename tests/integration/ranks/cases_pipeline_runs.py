@@ -7,6 +7,7 @@ import dataclasses
 
 from cases_context_documents import DATA, FP32, FP32_BOUNDS, STEPS, Run, common_words, distances, start_of
 from cases_metrics import events_of
+from cases_parity_context import BALANCER, CONTEXT
 from cases_profiling import read_trace
 from cases_validation import validation, write_held_out
 from checkpoint_tools import read_state
@@ -29,12 +30,19 @@ class Same:
 
     words: tuple  # of both runs
     pipeline: tuple  # of the run with one
-    peers: int = 1  # ranks of the run without; the other has twice as many
+    peers: int = 1  # ranks of the run without
     data: str = ""  # of DATA
+    shared: int = 1  # ranks that share each row, with a pipeline
+
+    @property
+    def ranks(self):
+        return 2 * self.peers * self.shared
 
 
 RUNS = {
     "documents": Same((), (SCHEDULE, "Interleaved1F1B"), data="documents"),
+    # The split of a microbatch's rows depends on its own documents.
+    "split_documents": Same((), (SCHEDULE, "1F1B", CONTEXT, 2, BALANCER, "ptrr"), data="documents", shared=2),
     # Losses are divided by the labels of each answer.
     "chats": Same((), (SCHEDULE, "InterleavedZeroBubble"), data="chats_alike"),
     "offloaded": Same(("--training.enable_cpu_offload", "--training.global_batch_size", 8), (SCHEDULE, "1F1B"), 2),
@@ -53,7 +61,7 @@ def train(context, ranks, words, name):
 
 
 @case(120, tier="long", what=["offloaded", "gathered_in_parts"])
-@case(120, what=["documents", "chats", "gathered_again"])
+@case(120, what=["documents", "split_documents", "chats", "gathered_again"])
 def pipeline_same(context, what):
     """In fp32, losses, gradient norms, updated weights, validation losses and all counts are those without a pipeline."""
     each = RUNS[what]
@@ -64,7 +72,7 @@ def pipeline_same(context, what):
         words = [*validation(write_held_out(context)), "--validation.local_batch_size", 4, "--training.local_batch_size", 4]
     words = [*words, *FP32, *each.words]
     whole = train(context, each.peers, words, "whole")
-    found = train(context, 2 * each.peers, [*words, STAGES, 2, *each.pipeline], "stages")
+    found = train(context, each.ranks, [*words, STAGES, 2, *each.pipeline], "stages")
     check_close(found.steps, whole.steps, ["tokens_seen", "lr"], 0.0, what)
     check_close(found.validations, whole.validations, ["tokens"], 0.0, what)
     distance = distances(found, whole, start_of(context, "whole"))
