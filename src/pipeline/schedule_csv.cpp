@@ -133,19 +133,23 @@ std::string schedule_csv(const PipelineSchedule& schedule) {
 
 void check_same_pipeline(const PipelineSchedule& schedule, const PipelineSchedule& expected,
                          const std::string& file_name) {
-  const auto compare = [&file_name](const char* what, int found, int wanted) {
+  const auto compare = [&file_name](const char* what, int found, int wanted, const std::string& origin) {
     if (found != wanted)
-      refuse(file_name + ": expected " + std::to_string(wanted) + " " + what + ", found " + std::to_string(found));
+      refuse(file_name + ": expected " + std::to_string(wanted) + " " + what + " (" + origin + "), found " +
+             std::to_string(found));
   };
-  compare("ranks (lines)", schedule.num_ranks(), expected.num_ranks());
-  compare("stages", schedule.num_stages(), expected.num_stages());
-  compare("microbatches", schedule.num_microbatches, expected.num_microbatches);
+  compare("ranks, a line each", schedule.num_ranks(), expected.num_ranks(), kDegreeKey);
+  compare("stages", schedule.num_stages(), expected.num_stages(),
+          std::string("by ") + kScheduleKey + " and " + kLayersKey);
+  compare("microbatches", schedule.num_microbatches, expected.num_microbatches,
+          std::string(kBatchKey) + " / " + kMicrobatchKey);
   for (int stage = 0; stage < expected.num_stages(); ++stage)
     if (schedule.rank_of_stage[stage] != expected.rank_of_stage[stage])
       refuse(file_name + ": stage " + std::to_string(stage) + " is on rank " +
              std::to_string(schedule.rank_of_stage[stage]) + " (line " +
              std::to_string(schedule.rank_of_stage[stage] + 1) + "), and belongs to rank " +
-             std::to_string(expected.rank_of_stage[stage]));
+             std::to_string(expected.rank_of_stage[stage]) + ", as " + kScheduleKey +
+             " says: ZBVZeroBubble and DualPipeV lie in a V, the others in a loop");
 }
 
 }  // namespace titan::pipeline

@@ -62,7 +62,9 @@ TEST(PipelinePlan, BlamesTheFileOfAnOrder) {
   EXPECT_EQ(fault_of("0F0,0F1,0B0,0B1\n1F0,1F1,1B0\n"),
             file + ": rank 1, after its 3 actions: 1B1 is missing, or 1I1 and 1W1");
   EXPECT_THAT(fault_of("0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n"), HasSubstr(file + ": no rank can go on: "));
-  EXPECT_EQ(fault_of("0F0,0B0\n1F0,1B0\n"), file + ": expected 2 microbatches, found 1");
+  EXPECT_EQ(fault_of("0F0,0B0\n1F0,1B0\n"), file +
+                                                ": expected 2 microbatches (training.local_batch_size / "
+                                                "parallelism.pipeline_parallel_microbatch_size), found 1");
   config.parallelism.pipeline_parallel_schedule_csv = file + ".missing";
   EXPECT_EQ(fault_of(""), "cannot read " + file + ".missing: No such file or directory");
 }

@@ -54,10 +54,17 @@ TEST(ScheduleCsv, IsComparedWithTheRun) {
     return titan::test::message_of<DataError>([&] { check_same_pipeline(other, expected, "file.csv"); });
   };
   EXPECT_NO_THROW(check_same_pipeline(expected, expected, "file.csv"));
-  EXPECT_EQ(fault("1F1B", {3, 1, 4}), "file.csv: expected 2 ranks (lines), found 3");
-  EXPECT_EQ(fault("LoopedBFS", {2, 3, 4}), "file.csv: expected 4 stages, found 6");
-  EXPECT_EQ(fault("LoopedBFS", {2, 2, 5}), "file.csv: expected 4 microbatches, found 5");
-  EXPECT_EQ(fault("LoopedBFS", {2, 2, 4}), "file.csv: stage 2 is on rank 0 (line 1), and belongs to rank 1");
+  EXPECT_EQ(fault("1F1B", {3, 1, 4}),
+            "file.csv: expected 2 ranks, a line each (parallelism.pipeline_parallel_degree), found 3");
+  EXPECT_EQ(fault("LoopedBFS", {2, 3, 4}),
+            "file.csv: expected 4 stages (by parallelism.pipeline_parallel_schedule and "
+            "parallelism.pipeline_parallel_layers_per_stage), found 6");
+  EXPECT_EQ(fault("LoopedBFS", {2, 2, 5}),
+            "file.csv: expected 4 microbatches (training.local_batch_size / "
+            "parallelism.pipeline_parallel_microbatch_size), found 5");
+  EXPECT_EQ(fault("LoopedBFS", {2, 2, 4}),
+            "file.csv: stage 2 is on rank 0 (line 1), and belongs to rank 1, as parallelism.pipeline_parallel_schedule "
+            "says: ZBVZeroBubble and DualPipeV lie in a V, the others in a loop");
 }
 
 }  // namespace
