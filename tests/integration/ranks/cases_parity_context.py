@@ -132,10 +132,7 @@ def oracles(context, row):
 
 def spreads(context, row, others):
     """Returns {key: the largest distance of the others of PyTorch's runs from the one on the row's mesh}."""
-    expected = answer(context, row.ranks, row.name)
-    start, base = table.load_start(expected), (expected.rows, expected.weights)
-    found = [table.distances((other.rows, other.weights), base, start)[0] for other in others]
-    return {key: max(distance[key] for distance in found) for key in table.CEILINGS}
+    return table.farthest(answer(context, row.ranks, row.name), others)
 
 
 def bf16_bounds(context, rows, kernels):
@@ -144,10 +141,7 @@ def bf16_bounds(context, rows, kernels):
         variants = variants_of(context, row.ranks, row.name, [name for name in VARIANTS if name in KERNELS[kernels][1]])
         otherwise = answer(context, row.ranks, f"{row.name}, dealt out otherwise")
         found.append(spreads(context, row, [*variants, otherwise, oracles(context, row)[1]]))
-    return {
-        key: table.bf16_bound(max(spread[key] for spread in found), table.FLOORS[key], ceiling)
-        for key, ceiling in table.CEILINGS.items()
-    }
+    return table.bounds_from(found)
 
 
 def fp32_bounds(context, rows, kernels):

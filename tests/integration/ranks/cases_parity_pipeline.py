@@ -136,23 +136,13 @@ def oracles(context, row):
     return answer(context, row.ranks, row.name), answer(context, row.batch_ranks, row.whole_name)
 
 
-def spreads(context, row, others):
-    """Returns {key: the largest distance of the others of PyTorch's runs from the one on the row's mesh}."""
-    expected, _ = oracles(context, row)
-    start, base = table.load_start(expected), (expected.rows, expected.weights)
-    found = [table.distances((other.rows, other.weights), base, start)[0] for other in others]
-    return {key: max(distance[key] for distance in found) for key in table.CEILINGS}
-
-
 def bf16_bounds(context, rows, kernels):
     found = []
     for row in filter(is_yardstick, rows):
         variants = variants_of(context, row.ranks, row.name, [name for name in VARIANTS if name in KERNELS[kernels][1]])
-        found.append(spreads(context, row, [*variants, oracles(context, row)[1]]))
-    return {
-        key: table.bf16_bound(max(spread[key] for spread in found), table.FLOORS[key], ceiling)
-        for key, ceiling in table.CEILINGS.items()
-    }
+        pipeline, whole = oracles(context, row)
+        found.append(table.farthest(pipeline, [*variants, whole]))
+    return table.bounds_from(found)
 
 
 def check_row(context, index, row, kernels, bf16):

@@ -203,20 +203,28 @@ def distances(found, expected, start):
     return {**result, WEIGHTS: moved[worst]}, worst
 
 
+def farthest(expected, others):
+    """Returns {key: the largest distance of the others from `expected`}; all are PyTorch's runs."""
+    start, base = load_start(expected), (expected.rows, expected.weights)
+    found = [distances((other.rows, other.weights), base, start)[0] for other in others]
+    return {key: max(distance[key] for distance in found) for key in CEILINGS}
+
+
+def bounds_from(found):
+    """Returns the bounds of bf16 from the distances of rows."""
+    return {key: bf16_bound(max(spread[key] for spread in found), FLOORS[key], CEILINGS[key]) for key in CEILINGS}
+
+
 def spreads(context, row, kernels):
     """Returns {key: the largest distance that another kernel of PyTorch makes in this row}."""
-    expected = answer(context, row.ranks, row.name)
-    start = load_start(expected)
     runs = variants_of(context, row.ranks, row.name, [name for name in VARIANTS if name in KERNELS[kernels][1]])
-    found = [distances((run.rows, run.weights), (expected.rows, expected.weights), start)[0] for run in runs]
-    return {key: max(distance[key] for distance in found) for key in CEILINGS}
+    return farthest(answer(context, row.ranks, row.name), runs)
 
 
 def bf16_bounds(context, dtype, ranks, kernels):
     """Returns the bounds for one bf16 dtype at one number of ranks, from the variants of its rows."""
     rows = [row for row in TABLE if is_yardstick(row) and (row.dtype, row.ranks) == (dtype, ranks)]
-    found = [spreads(context, row, kernels) for row in rows]
-    return {key: bf16_bound(max(spread[key] for spread in found), FLOORS[key], CEILINGS[key]) for key in CEILINGS}
+    return bounds_from([spreads(context, row, kernels) for row in rows])
 
 
 def load_start(reference):
