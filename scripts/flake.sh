@@ -66,7 +66,7 @@ stop_programs() {
 }
 
 # True if a process runs integration cases, not something that they started.
-is_case() { tr '\0' '\n' <"/proc/$1/cmdline" 2>/dev/null | grep -q 'integration/run\.py$'; }
+is_case() { tr '\0' '\n' <"/proc/$1/cmdline" 2>/dev/null | grep -qE 'integration/(run|case_server)\.py$'; }
 
 stop_tests() {
   local pid cases

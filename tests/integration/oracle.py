@@ -1,7 +1,8 @@
-"""PyTorch's answers: what the reference (tests/reference) computes for the cases, all of a world size in one start.
+"""PyTorch's answers: what the reference (tests/reference) computes for the cases, all of a world size and tier in one
+start.
 
 A case's file registers rows with ask() when it is imported; the case gets them with answer(). The first call computes
-all rows of that world size and keeps them in the work folder; later cases and later runs read them, as long as the
+all rows of that world size and tier and keeps them in the work folder; later cases and later runs read them, as long as the
 reference, the rows, the data and the processor are the same.
 """
 import dataclasses
@@ -11,6 +12,7 @@ import os
 import pathlib
 import signal
 
+import case_files
 from fixtures import SMALL_MODEL, once
 from harness import REFERENCE, ROOT, VENV, Job, expect, read_rows
 
@@ -20,7 +22,7 @@ FILES = {"weights": ".pt", "state": ".state", "trace": ".trace"}  # beside the m
 # Variables that PyTorch's libraries read, as the case found them: importing parts of torch sets some in this process.
 LIBRARIES = ("ATEN_", "DNNL_", "KMP_", "MKL_", "ONEDNN_", "OMP_", "TORCH")
 VARIABLES = {name: value for name, value in os.environ.items() if name.startswith(LIBRARIES)}
-ROWS = {}  # ranks -> name -> what was asked
+ROWS = {}  # (ranks, tier of the cases that ask) -> name -> what was asked
 
 # Other kernels of PyTorch for the same formulas. How far they move two correct runs is bf16's yardstick.
 VARIANTS = {
@@ -37,21 +39,26 @@ KERNELS = {
 }
 
 
-def ask(ranks, name, words, steps=20, template=SMALL_MODEL, **more):
+def ask(ranks, name, words, steps=20, template=SMALL_MODEL, tier="integration", **more):
     """Registers a row. `words`: overrides of the job; "{fixtures}" is replaced by that folder.
 
     more: seeded=False (each rank draws the weights, and there is no folder with them), and weights=True, state=True,
     trace=True, main=True, ddp, arithmetic, as tests/reference/table.py has them.
     """
-    rows = ROWS.setdefault(ranks, {})
-    expect(name not in rows, f"two rows of {ranks} ranks are called {name}")
+    rows = ROWS.setdefault((ranks, tier), {})
+    expect(not any(name in asked for (size, _), asked in ROWS.items() if size == ranks), f"two rows of {ranks} ranks are called {name}")
     rows[name] = {"words": [str(word) for word in words], "steps": steps, "template": template, **more}
 
 
 def ask_variants(ranks, name, variants=VARIANTS):
     """Registers the row `name` once more with each of PyTorch's other kernels."""
+    tier = tier_of(ranks, name)
     for variant in variants:
-        ask(ranks, f"{name}, {variant}", **{**ROWS[ranks][name], "arithmetic": VARIANTS[variant]})
+        ask(ranks, f"{name}, {variant}", tier=tier, **{**ROWS[ranks, tier][name], "arithmetic": VARIANTS[variant]})
+
+
+def tier_of(ranks, name):
+    return next(tier for (size, tier), rows in ROWS.items() if size == ranks and name in rows)
 
 
 @dataclasses.dataclass
@@ -82,8 +89,10 @@ class Answer:
 
 def answer(context, ranks, name):
     """Returns what PyTorch computed for a row."""
-    folder = once(context.fixtures.parent, f"oracle-{ranks}", key(context, ranks), lambda new: compute(context, ranks, new))
-    row = ROWS[ranks][name]
+    case_files.import_all()  # all rows of a world size are computed together
+    asked = ranks, tier_of(ranks, name)
+    folder = once(context.fixtures.parent, title(asked), key(context, asked), lambda new: compute(context, asked, new))
+    row = ROWS[asked][name]
     seed = folder / seed_name(row) if row.get("seeded", True) else None
     return Answer(folder / stem_name(name), words_of(context, row), seed)
 
@@ -124,19 +133,24 @@ def digest(*parts):
     return hashed.hexdigest()
 
 
-def key(context, ranks):
+def title(asked):
+    ranks, tier = asked
+    return f"oracle-{ranks}" if tier == "integration" else f"oracle-{ranks}-{tier}"
+
+
+def key(context, asked):
     """Returns a hash of everything that the answers depend on."""
     sources = [pathlib.Path(__file__), ROOT / "requirements.txt", *sorted(REFERENCE.glob("*.py"))]
     data = [*sorted(context.fixtures.glob("*.jsonl")), context.fixtures / "tokenizer/tokenizer.model"]
     processor = {line for line in open("/proc/cpuinfo") if line.startswith(("model name", "flags"))}
     files = [path.read_bytes() for path in [*sources, *data]]
-    return digest(ROWS[ranks], sorted(processor), sorted(VARIABLES.items()), *files)[:16]
+    return digest(sorted(ROWS[asked].items()), sorted(processor), sorted(VARIABLES.items()), *files)[:16]
 
 
-def compute(context, ranks, folder):
-    """Has table.py write everything that was asked of `ranks` ranks into `folder`."""
+def compute(context, asked, folder):
+    """Has table.py write all answers of a key of ROWS into `folder`."""
     seeds, rows = {}, []
-    for name, row in ROWS[ranks].items():
+    for name, row in sorted(ROWS[asked].items()):  # the same plan in whatever order the files were imported
         text = row["template"].format(dump="unused", fixtures=context.fixtures, steps=row["steps"])
         config = folder / f"{digest(text)[:8]}.toml"
         config.write_text(text)
@@ -150,7 +164,7 @@ def compute(context, ranks, folder):
         rows.append(planned)
     plan = folder / "plan.json"
     plan.write_text(json.dumps({"seeds": list(seeds.values()), "rows": rows}))
-    run_reference(context, f"oracle-{ranks}", [REFERENCE / "table.py", ranks, plan])
+    run_reference(context, title(asked), [REFERENCE / "table.py", asked[0], plan])
 
 
 def run_reference(context, name, words):

@@ -9,7 +9,6 @@ time limits.
 """
 import argparse
 import fnmatch
-import importlib
 import math
 import pathlib
 import resource
@@ -20,14 +19,9 @@ import threading
 import time
 import traceback
 
+import case_files
 import fixtures
 import harness
-
-# Cases are in folders by subject, and import what they share from each other. Importing a file registers its cases.
-CASE_FILES = sorted(pathlib.Path(__file__).resolve().parent.glob("*/cases_*.py"))
-sys.path += sorted({str(file.parent) for file in CASE_FILES})
-for file in CASE_FILES:
-    importlib.import_module(file.stem)
 
 SKIPPED = 77  # the exit code that ctest takes for a test that was skipped
 
@@ -93,7 +87,7 @@ def select(patterns):
     return chosen
 
 
-def main():
+def main(words):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--program", default=harness.ROOT / "build/release/titan-train", type=pathlib.Path)
     parser.add_argument("--work", default=harness.ROOT / "build/release/integration", type=pathlib.Path)
@@ -101,7 +95,8 @@ def main():
     parser.add_argument("--quick", action="store_true", help="only the cases of scripts/test.sh quick")
     parser.add_argument("--update", action="store_true", help="write expected messages (tests/bad_configs) anew")
     parser.add_argument("cases", nargs="*", metavar="CASE")
-    options = parser.parse_args()
+    options = parser.parse_args(words)
+    case_files.import_for(options.cases)
     if options.list:
         for name, case in harness.CASES.items():
             seconds = math.ceil(case.timeout_s * harness.TIME_SCALE)
@@ -130,4 +125,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

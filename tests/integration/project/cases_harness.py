@@ -1,13 +1,17 @@
 """Tests the runner's own parts: a check that cannot fail or a child that outlives its case spoils every case."""
 import contextlib
+import fcntl
 import io
+import os
+import select
 import signal
+import subprocess
 import sys
 
 import cases_parity as parity
 import harness
 from fixtures import once
-from harness import VENV, Failure, Gate, Job, case, check_close, check_identical, expect, is_alive, processes_marked
+from harness import ROOT, VENV, Failure, Gate, Job, case, check_close, check_identical, expect, is_alive, processes_marked
 from oracle import VARIANTS, answer, ask, run_reference
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(100000)"]
@@ -158,6 +162,26 @@ def harness_reference_crashes(context):
     for how, tries in (("SIGSEGV", 2), ("SIGKILL", 1), ("raises", 1)):
         failed, times, said = run(how, 5)
         expect(failed and times == tries, f"{how}: failed {failed}, tried {times} times: {said}")
+
+
+@case(60, processors=1)
+def harness_forks(_context):
+    """A case in a fork of the server has its caller's outputs and exit code, and is killed when its caller is."""
+    runner, server = (ROOT / "tests/integration" / name for name in ("run.py", "case_server.py"))
+    plain, forked = (subprocess.run([sys.executable, each, "--list"], capture_output=True, text=True) for each in (runner, server))
+    expect(forked.returncode == 0 and forked.stdout == plain.stdout, f"{forked.returncode}: {forked.stdout}\n{forked.stderr}")
+    unknown = subprocess.run([sys.executable, server, "no_such_case"], capture_output=True, text=True)
+    expect(unknown.returncode == 1 and "no case is called 'no_such_case'" in unknown.stderr, f"{unknown.returncode}: {unknown.stderr}")
+    reads, writes = os.pipe()
+    fcntl.fcntl(writes, fcntl.F_SETPIPE_SZ, 4096)  # less than the list: the fork waits for a reader
+    caller = subprocess.Popen([sys.executable, server, "--list"], stdout=writes)
+    os.close(writes)
+    os.read(reads, 1)
+    caller.kill()
+    caller.wait()
+    ends = select.poll()
+    ends.register(reads, select.POLLHUP)
+    expect(ends.poll(1000 * 30 * harness.TIME_SCALE), "the fork outlives its caller")
 
 
 ask(2, "fp32, plain attention", parity.FP32, parity.STEPS, arithmetic=VARIANTS["plain attention"])
