@@ -127,7 +127,12 @@ def check_alike(found, expected, start, bounds, what):
     expect(all(distance[key] <= bound for key, bound in bounds.items()), f"{what}: beyond a bound: {cells}")
 
 
-@case(120, mesh=list(MESHES), data=list(DATA))
+@case(120, mesh=["2", "2_tensor"], data=["documents"])
+@case(120, mesh=["4"], data=["chats"])
+@case(120, mesh=["2_sharded"], data=["chats_alike"])
+@case(120, tier="long", mesh=["2", "2_tensor"], data=["chats", "chats_alike"])
+@case(120, tier="long", mesh=["4"], data=["documents", "chats_alike"])
+@case(120, tier="long", mesh=["2_sharded"], data=["documents", "chats"])
 def context_documents(context, mesh, data):
     """In fp32, losses, gradient norms, updated weights, validation losses and all counts are those of whole rows, however
     rows are dealt out."""
@@ -149,7 +154,9 @@ AT_ONCE = ["--training.local_batch_size", 4, "--training.global_batch_size", 4]
 IN_PARTS = ["--training.local_batch_size", 1, "--training.global_batch_size", 4]
 
 
-@case(120, mesh=["2", "4"], data=["documents", "chats"])
+@case(120, mesh=["4"], data=["documents"])
+@case(120, tier="long", mesh=["2"], data=["documents"])
+@case(120, tier="long", mesh=["2", "4"], data=["chats"])
 def context_documents_bf16(context, mesh, data):
     """The same in bf16, within the bounds of cases_parity.py. The yardstick is how far the program's runs with whole rows
     are apart: with its own kernels, with PyTorch's, and with as many parts of each gradient as four ranks make."""

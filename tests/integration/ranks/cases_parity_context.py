@@ -111,18 +111,22 @@ def is_yardstick(row):
     return row.dtype == "bf16" and row.accumulate == 1 and row.balancer != "ptrr"
 
 
+def tier_of(row):
+    is_long = row.ranks == 8 or (row.dtype == "bf16" and row.mesh in ("cp 2 x fsdp", "tp x cp 2"))
+    return "long" if is_long else "integration"
+
+
 def ask_for(row):
     # PyTorch has ptrr only for flex attention: such a row has another order of sums, as with headtail.
-    ask(row.ranks, row.name, row.words("headtail" if row.balancer == "ptrr" else None), STEPS, SMALL_MODEL, weights=True)
+    ask(row.ranks, row.name, row.words("headtail" if row.balancer == "ptrr" else None), STEPS, row.job, tier_of(row), weights=True)
     if is_yardstick(row):
         ask_variants(row.ranks, row.name, VARIANTS)
-        ask(row.ranks, f"{row.name}, dealt out otherwise", row.words(OTHER[row.balancer]), STEPS, SMALL_MODEL, weights=True)
+        ask(row.ranks, f"{row.name}, dealt out otherwise", row.words(OTHER[row.balancer]), STEPS, row.job, tier_of(row), weights=True)
 
 
 for row in TABLE:
     ask_for(row)
-for ranks, name, words in sorted({(row.batch_ranks, row.whole_name, tuple(row.whole_words())) for row in TABLE}):
-    ask(ranks, name, words, STEPS, SMALL_MODEL, weights=True)
+table.ask_for_whole_rows(TABLE, tier_of)
 
 
 def oracles(context, row):
@@ -169,16 +173,26 @@ def check_row(context, index, row, kernels, bounds):
     return wrong
 
 
-@case(300, tier="long", ranks=[8], kernels=["own"])
+def check_rows(context, rows, kernels):
+    bounds = {}
+    if any(row.dtype == "fp32" for row in rows):
+        bounds["fp32"] = fp32_bounds(context, rows, kernels)
+    if any(row.dtype == "bf16" for row in rows):
+        bounds["bf16"] = bf16_bounds(context, rows, kernels)
+    wrong = [line for index, row in enumerate(rows) for line in check_row(context, index, row, kernels, bounds[row.dtype])]
+    expect(not wrong, f"{len(wrong)} comparisons of {len(rows)} rows:\n" + "\n".join(wrong))
+
+
 @case(300, tier="long", ranks=[4], kernels=["aten"])
 @case(300, ranks=[4], kernels=["own"])
 @case(300, ranks=[2], kernels=list(KERNELS))
 def parity_context(context, ranks, kernels):
     """Losses, gradient norms and updated weights under context parallelism are PyTorch's: of its ring on the same mesh,
     and of whole rows."""
-    rows = [row for row in TABLE if row.ranks == ranks]
-    bounds = {"fp32": fp32_bounds(context, rows, kernels)}
-    if any(row.dtype == "bf16" for row in rows):
-        bounds["bf16"] = bf16_bounds(context, rows, kernels)
-    wrong = [line for index, row in enumerate(rows) for line in check_row(context, index, row, kernels, bounds[row.dtype])]
-    expect(not wrong, f"{len(wrong)} comparisons of {len(rows)} rows:\n" + "\n".join(wrong))
+    check_rows(context, [row for row in TABLE if row.ranks == ranks and tier_of(row) == "integration"], kernels)
+
+
+@case(300, tier="long", ranks=[4, 8])
+def parity_context_on_more_meshes(context, ranks):
+    """The same where ranks that share rows are sharded over others, too, and at 8 ranks."""
+    check_rows(context, [row for row in TABLE if row.ranks == ranks and tier_of(row) == "long"], "own")

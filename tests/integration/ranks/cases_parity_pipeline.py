@@ -123,12 +123,15 @@ def is_yardstick(row):
     return row.dtype == "bf16" and row.accumulate == 1
 
 
+def tier_of(row):
+    return "long" if row.ranks == 8 else "integration"
+
+
 for row in TABLE:
-    ask(row.ranks, row.name, row.words(), STEPS, row.job, weights=True)
+    ask(row.ranks, row.name, row.words(), STEPS, row.job, tier_of(row), weights=True)
     if is_yardstick(row):
         ask_variants(row.ranks, row.name, VARIANTS)
-for ranks, name, job, words in sorted({(row.batch_ranks, row.whole_name, row.job, tuple(row.whole_words())) for row in TABLE}):
-    ask(ranks, name, words, STEPS, job, weights=True)
+table.ask_for_whole_rows(TABLE, tier_of)
 
 
 def oracles(context, row):

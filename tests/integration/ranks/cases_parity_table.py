@@ -147,10 +147,22 @@ def is_yardstick(row):
     return row.dtype != "fp32" and row.accumulate == 1
 
 
+def tier_of(row):
+    return "long" if row.dtype == "bf16 reduce" and row.ranks == 4 else "integration"
+
+
 for row in TABLE:
-    ask(row.ranks, row.name, row.words(), STEPS, JOB, weights=True, ddp=row.is_ddp)
+    ask(row.ranks, row.name, row.words(), STEPS, JOB, tier_of(row), weights=True, ddp=row.is_ddp)
     if is_yardstick(row):
         ask_variants(row.ranks, row.name, VARIANTS)
+
+
+def ask_for_whole_rows(rows, tier):
+    """Asks for whole_name of each row, which several may share, in the first tier that needs it."""
+    of_whole = {(row.batch_ranks, row.whole_name): row for row in sorted(rows, key=tier, reverse=True)}
+    for (ranks, name), row in of_whole.items():
+        ask(ranks, name, row.whole_words(), STEPS, row.job, tier(row), weights=True)
+
 
 VALUES = [list(STRATEGIES), list(CHECKPOINTING), list(DTYPES), [1, 2], [False, True]]
 
@@ -248,15 +260,25 @@ def check_row(context, index, row, kernels, bounds):
     return f"{row.name}: {', '.join(wrong)} beyond the bound: {cells}; worst weight {worst}" if wrong else None
 
 
+def check_rows(context, ranks, kernels, tier):
+    rows = [row for row in TABLE if row.ranks == ranks and tier_of(row) == tier]
+    bounds = {dtype: bf16_bounds(context, dtype, ranks, kernels) for dtype in {row.dtype for row in rows} - {"fp32"}}
+    bounds["fp32"] = FP32_BOUNDS[kernels]
+    wrong = [check_row(context, index, row, kernels, bounds[row.dtype]) for index, row in enumerate(rows)]
+    wrong = [line for line in wrong if line]
+    expect(not wrong, f"{len(wrong)} of {len(rows)} rows:\n" + "\n".join(wrong))
+
+
 @case(300, tier="long", ranks=[3, 4], kernels=["aten"])
 @case(300, ranks=[3, 4], kernels=["own"])
 @case(300, ranks=[1, 2], kernels=list(KERNELS))
 def parity_table(context, ranks, kernels):
     """Losses, gradient norms and updated weights of the table's rows are PyTorch's."""
     check_covering()
-    rows = [row for row in TABLE if row.ranks == ranks]
-    bounds = {dtype: bf16_bounds(context, dtype, ranks, kernels) for dtype in {row.dtype for row in rows} - {"fp32"}}
-    bounds["fp32"] = FP32_BOUNDS[kernels]
-    wrong = [check_row(context, index, row, kernels, bounds[row.dtype]) for index, row in enumerate(rows)]
-    wrong = [line for line in wrong if line]
-    expect(not wrong, f"{len(wrong)} of {len(rows)} rows:\n" + "\n".join(wrong))
+    check_rows(context, ranks, kernels, "integration")
+
+
+@case(300, tier="long", kernels=list(KERNELS))
+def parity_table_reduced_in_bf16(context, kernels):
+    """The same of 4 ranks that reduce gradients in bf16."""
+    check_rows(context, 4, kernels, "long")

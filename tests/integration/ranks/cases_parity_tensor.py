@@ -72,7 +72,7 @@ def is_yardstick(row):
 
 
 for row in TABLE:
-    ask(row.ranks, row.name, row.words(), STEPS, JOB, weights=True)
+    ask(row.ranks, row.name, row.words(), STEPS, JOB, "long" if row.ranks == 8 else "integration", weights=True)
     if is_yardstick(row):
         ask_variants(row.ranks, row.name, VARIANTS)
 
@@ -92,7 +92,8 @@ def parity_tensor(context, kernels):
     check_rows(context, 2, kernels)
 
 
-@case(300, ranks=[4, 8])
+@case(300, tier="long", ranks=[8])
+@case(300, ranks=[4])
 def parity_tensor_sharded(context, ranks):
     """The same below fully_shard: on meshes of two axes, and of three, of eight processes."""
     check_rows(context, ranks, "own")

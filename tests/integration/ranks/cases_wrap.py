@@ -30,7 +30,8 @@ def compare(context, ranks, modes, wraps, template=SMALL_MODEL, env=None):
             check_identical(wrapped, plain, KEYS, f"{mode}, {name}, {ranks} ranks")
 
 
-@case(120, ranks=[1, 2, 4], quick=[2])
+@case(120, ranks=[1, 2], quick=[2])
+@case(120, tier="long", ranks=[4])
 def wrap_changes_no_number(context, ranks):
     """Losses and gradient norms of any grouping are those of groups by block, to the last bit, in float32 and with
     gradients reduced in bfloat16."""

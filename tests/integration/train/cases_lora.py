@@ -19,8 +19,9 @@ KEYS = ("loss", "grad_norm")
 
 for ranks in (1, 2):
     ask(ranks, "lora", [*FP32, *LORA], STEPS, weights=True, state=True)
-    ask(ranks, "lora with dropout", [*FP32, *DROPOUT], STEPS, weights=True, state=True)
-    ask(ranks, "lora on bfloat16", [*FP32, *ROUNDED], STEPS, weights=True, state=True)
+    tier = "long" if ranks == 1 else "integration"
+    ask(ranks, "lora with dropout", [*FP32, *DROPOUT], STEPS, tier=tier, weights=True, state=True)
+    ask(ranks, "lora on bfloat16", [*FP32, *ROUNDED], STEPS, tier=tier, weights=True, state=True)
 
 
 # Products in bfloat16 of frozen weights that are kept so, two replicas of two shards, and four microbatches per step.
@@ -69,14 +70,16 @@ def lora(context, ranks):
     check_resume(context, ranks, seed, LORA, found)
 
 
-@case(240, ranks=[1, 2])
+@case(240, tier="long", ranks=[1])
+@case(240, ranks=[2])
 def lora_with_dropout(context, ranks):
     """Dropout before the adapters draws what torch.nn.Dropout draws from the same seed, also over a resume."""
     found, _ = check_as_torch(context, ranks, "lora with dropout", DROPOUT)
     check_resume(context, ranks, answer(context, ranks, "lora with dropout").seed, DROPOUT, found)
 
 
-@case(240, ranks=[1, 2])
+@case(240, tier="long", ranks=[1])
+@case(240, ranks=[2])
 def lora_on_bfloat16(context, ranks):
     """Frozen weights in bfloat16 beside adapters in float32 have PyTorch's numbers, in checkpoints too."""
     import torch
