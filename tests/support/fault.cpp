@@ -7,12 +7,16 @@
 // A rule counts the calls of this process that match it, from 1. It matches by
 //   rank   RANK, or mpirun's or Slurm's variable of the same meaning, 0 if none is set (default: every rank)
 //   call   write (pwrite, writev, pwritev), fsync (fdatasync), rename (renameat2), unlink (unlinkat), mkdir, open (for
-//          writing); several are joined with '+' (default: all of these); and, only if named, read (pread) and flock
+//          writing); several are joined with '+' (default: all of these); and, only if named, read (pread), flock, and
+//          thread (pthread_create; its path is empty)
 //   path   a pattern of fnmatch(3), whose * also matches slashes, for the absolute path if known; for a rename the old
 //          path (default: every path)
 //   after  a file; calls before it exists do not count
+//   until  a file; calls once it exists do not count
 // and acts on the n-th call (default: the first) by
 //   do=kill        SIGKILL to this process, before the call
+//   do=exit:N      exit(N), before the call
+//   do=_exit:N     the same without handlers and destructors
 //   do=gate:FILE   makes FILE.reached after the call, then waits until FILE.go exists; FILE.signalled shows that a
 //                  handler of this program has run meanwhile
 //   do=errno:N     fails with that errno: the n-th call and every later one
@@ -23,6 +27,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <fnmatch.h>
+#include <pthread.h>
 #include <sys/file.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -46,7 +51,7 @@ namespace {
 
 struct Rule {
   int rank = -1;
-  std::string calls, path = "*", action, argument, once, after;
+  std::string calls, path = "*", action, argument, once, after, until;
   int n = 1;
   std::atomic<int> seen = 0;
 };
@@ -69,13 +74,17 @@ void read_word(Rule& rule, const std::string& word) {
     rule.n = std::stoi(value);
   } else if (key == "after") {
     rule.after = value;
+  } else if (key == "until") {
+    rule.until = value;
   } else if (key == "once") {
     rule.once = value;
   } else if (key == "do") {
     const auto colon = value.find(':');
     rule.action = value.substr(0, colon);
     if (colon != std::string::npos) rule.argument = value.substr(colon + 1);
-    if (rule.action != "kill" && rule.action != "gate" && rule.action != "errno" && rule.action != "log") refuse(word);
+    if (rule.action != "kill" && rule.action != "gate" && rule.action != "errno" && rule.action != "log" &&
+        rule.action != "exit" && rule.action != "_exit")
+      refuse(word);
   } else {
     refuse(word);
   }
@@ -164,15 +173,19 @@ class Call {
   Call(const char* name, const std::string& path) {
     if (rules().empty()) return;
     for (auto& rule : rules()) {
-      const bool is_any = rule.calls.empty() && std::string_view(name) != "read" && std::string_view(name) != "flock";
+      const std::string_view call = name;
+      const bool is_any = rule.calls.empty() && call != "read" && call != "flock" && call != "thread";
       if (!is_any && rule.calls.find("+" + std::string(name) + "+") == std::string::npos) continue;
       if (::fnmatch(rule.path.c_str(), path.c_str(), 0) != 0) continue;
       if (!rule.after.empty() && ::access(rule.after.c_str(), F_OK) != 0) continue;
+      if (!rule.until.empty() && ::access(rule.until.c_str(), F_OK) == 0) continue;
       const int seen = ++rule.seen;
       const bool goes_on = rule.action == "errno" || rule.action == "log";
       if (goes_on ? seen < rule.n : seen != rule.n) continue;
       if (!rule.once.empty() && !make_file(rule.once.c_str(), O_EXCL)) continue;
       if (rule.action == "kill") ::kill(::getpid(), SIGKILL);
+      if (rule.action == "exit") std::exit(std::stoi(rule.argument));
+      if (rule.action == "_exit") ::_exit(std::stoi(rule.argument));
       if (rule.action == "errno") error_ = std::stoi(rule.argument);
       if (rule.action == "log") append(rule.argument, std::string(name) + " " + path + "\n");
       if (rule.action == "gate") gate_ = rule.argument;
@@ -184,6 +197,7 @@ class Call {
     errno = error_ != 0 ? error_ : saved;
   }
   bool fails() const { return error_ != 0; }
+  int error() const { return error_; }
 
  private:
   int error_ = 0;
@@ -248,6 +262,13 @@ int unlinkat(int folder, const char* path, int flags) noexcept {
 }
 int mkdir(const char* path, mode_t mode) noexcept {
   TITAN_FAULT_PASS_ON(mkdir, "mkdir", path_at(AT_FDCWD, path), path, mode);
+}
+
+int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*body)(void*), void* argument) noexcept {
+  static const auto real = next<decltype(pthread_create)>("pthread_create");
+  if (rules().empty()) return real(thread, attributes, body, argument);
+  const Call call("thread", "");
+  return call.fails() ? call.error() : real(thread, attributes, body, argument);
 }
 
 int sigaction(int number, const struct sigaction* action, struct sigaction* before) noexcept {
