@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/threads/start_thread.h"
 #include "data/io/hash.h"
 #include "data/order/saved_order.h"
 
@@ -111,7 +112,7 @@ class BatchLoader final : public BatchSource {
   ~BatchLoader() override { stop(); }
 
   std::optional<Batch> next() override {
-    if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+    if (!thread_.joinable()) thread_ = start_thread("reads the data ahead", [this] { run(); });
     std::optional<HostBatch> host = pop();
     if (!host) return std::nullopt;
     returned_ = std::move(host->after);

@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/process/processors.h"
 #include "base/text.h"
+#include "base/threads/start_thread.h"
 #include "data/io/cache.h"
 #include "data/io/hash.h"
 #include "data/sources/token_marks.h"
@@ -182,9 +183,8 @@ SampleLengths measure(const ChatSamples& samples, const LengthOptions& options) 
     for (std::int64_t i = next++; i < samples.size() && !totals.is_behind_error(i); i = next++)
       measure_one(samples, i, options, totals);
   };
-  std::vector<std::thread> threads;
   const std::int64_t wanted = std::min(own_processors().quota, samples.size() / kOfOneThread + 1);
-  for (std::int64_t i = 1; i < wanted; ++i) threads.emplace_back(work);
+  auto threads = start_threads(wanted - 1, work);
   work();
   for (std::thread& thread : threads) thread.join();
   return totals.finish();

@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/text.h"
+#include "base/threads/start_thread.h"
 #include "base/utf8.h"
 #include "data/sources/indexed_shards.h"
 
@@ -46,8 +47,13 @@ class Job {
     progress_.finished_shards = progress_.kept_shards;
     const auto workers = std::min<std::int64_t>(options_.workers, std::ssize(missing_));
     running_ = workers;
-    std::vector<std::thread> threads;
-    for (std::int64_t i = 0; i < workers; ++i) threads.emplace_back([this] { work(); });
+    const auto body = [this] { work(); };
+    auto threads = start_threads(workers, body);
+    if (threads.empty() && workers > 0) threads.push_back(start_thread("tokenizes", body));
+    {
+      const std::lock_guard lock(mutex_);
+      running_ -= workers - std::ssize(threads);
+    }
     watch(report);
     for (auto& thread : threads) thread.join();
     if (error_) std::rethrow_exception(error_);

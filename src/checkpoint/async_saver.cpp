@@ -1,8 +1,12 @@
 #include "checkpoint/async_saver.h"
 
 #include <ATen/ATen.h>
+#include <spdlog/spdlog.h>
 
+#include <memory>
 #include <utility>
+
+#include "base/threads/start_thread.h"
 
 namespace titan::checkpoint {
 namespace {
@@ -46,8 +50,8 @@ void AsyncSaver::start(std::vector<Item> items, Write write) {
   staged_ = staged.get_future();
   written_ = written.get_future();
   copies_.begin(device_of(items));
-  thread_ = std::thread([this, items = std::move(items), write = std::move(write), staged = std::move(staged),
-                         written = std::move(written)]() mutable {
+  auto save = [this, items = std::move(items), write = std::move(write), staged = std::move(staged),
+               written = std::move(written)]() mutable {
     bool is_staged = false;
     try {
       const std::vector<Item> copies = stage(items);
@@ -61,7 +65,15 @@ void AsyncSaver::start(std::vector<Item> items, Write write) {
       if (!is_staged) staged.set_value();
       written.set_exception(std::current_exception());
     }
-  });
+  };
+  // The thread holds its own reference: a thread that could not be started must leave the save to this one.
+  const auto shared = std::make_shared<decltype(save)>(std::move(save));
+  try {
+    thread_ = start_thread("saves in the background", [shared] { (*shared)(); });
+  } catch (const Error& error) {
+    spdlog::warn("{}. Training waits for this save", error.what());
+    (*shared)();
+  }
 }
 
 std::vector<Item> AsyncSaver::stage(const std::vector<Item>& items) {
@@ -94,7 +106,7 @@ void AsyncSaver::wait_staged() {
 
 void AsyncSaver::wait() {
   if (!written_.valid()) return;
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
   staged_ = {};
   std::exchange(written_, {}).get();
 }

@@ -26,7 +26,8 @@ class AsyncSaver {
   AsyncSaver(const AsyncSaver&) = delete;
   AsyncSaver& operator=(const AsyncSaver&) = delete;
 
-  // Waits for the previous save, then starts this one. Throws the error of the previous save.
+  // Waits for the previous save, then starts this one. Throws the error of the previous save. If the system refuses a
+  // thread, does this save before it returns, with a warning.
   void start(std::vector<Item> items, Write write);
   // Waits until the tensors given to start() may change; call before the optimizer step. Device tensors may be changed
   // by work that the caller queues on its stream after this call.

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/threads/start_thread.h"
+
 namespace titan::dist {
 namespace {
 
@@ -165,7 +167,7 @@ FailureWatch::FailureWatch(FailureBoard board, std::function<void(const std::str
     : board_(std::move(board)),
       on_failure_(std::move(on_failure)),
       on_look_(std::move(on_look)),
-      thread_([this] { run(); }) {}
+      thread_(start_thread("watches the other ranks", [this] { run(); })) {}
 
 FailureWatch::~FailureWatch() { stop(); }
 

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/limits/system_limits.h"
 #include "distributed/accelerator/device_error.h"
 #include "distributed/collective_trace.h"
 #include "distributed/flight/flight_recorder.h"
@@ -44,7 +45,7 @@ bool is_one_of(const std::exception& error) {
 bool is_of_this_rank(const std::exception& error) {
   return is_one_of<std::bad_alloc, c10::OutOfMemoryError, c10::ValueError, c10::TypeError, c10::IndexError,
                    c10::NotImplementedError, c10::AcceleratorError>(error) ||
-         is_device_error(error.what()) ||
+         is_device_error(error.what()) || is_lack_of_threads(error) ||
          std::string_view(error.what()).find("can't allocate memory") != std::string_view::npos;  // torch's on a CPU
 }
 

@@ -12,6 +12,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "base/error.h"
+#include "base/limits/system_limits.h"
 #include "base/process/phase.h"
 #include "base/process/program_name.h"
 #include "base/process/rank_process.h"
@@ -235,10 +236,12 @@ std::shared_ptr<ProcessGroup> World::make_group(const std::string& name, const s
       cpu = make_cpu_backend(prefix, ranks);
       device = make_accelerator_backend(prefix, ranks);
     } catch (const std::exception& error) {
-      throw DistError("cannot connect the " + std::to_string(size) + " ranks of group '" + name +
-                      "': " + reason_in(error.what()) +
-                      ". Did a rank fail to start? On several networks, name the interface in GLOO_SOCKET_IFNAME" +
-                      (device_.is_cpu() ? "" : ", and NCCL's in NCCL_SOCKET_IFNAME or NCCL_IB_HCA"));
+      const std::string reason = reason_in(error.what()), with_limit = with_limits(reason);
+      const std::string advice =
+          ". Did a rank fail to start? On several networks, name the interface in GLOO_SOCKET_IFNAME" +
+          std::string(device_.is_cpu() ? "" : ", and NCCL's in NCCL_SOCKET_IFNAME or NCCL_IB_HCA");
+      throw DistError("cannot connect the " + std::to_string(size) + " ranks of group '" + name + "': " + with_limit +
+                      (with_limit == reason ? advice : ""));
     }
   }
   auto group = std::make_shared<ProcessGroup>(name, ranks, group_rank, std::move(cpu), std::move(device));

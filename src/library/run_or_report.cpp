@@ -4,6 +4,7 @@
 
 #include "base/env.h"
 #include "base/error.h"
+#include "base/limits/system_limits.h"
 #include "base/process/exit_code.h"
 
 namespace titan {
@@ -27,7 +28,7 @@ int run_or_report(std::unique_ptr<dist::World> world, const std::function<int(di
   } catch (const PeerError& error) {
     world->stop(error.what());
   } catch (const std::exception& error) {
-    if (!world.release()->report_failure(error.what())) throw;
+    if (!world.release()->report_failure(message_of_error(error))) throw;
     const auto* own = dynamic_cast<const Error*>(&error);
     return own ? own->exit_code() : kExitFailed;
   } catch (...) {

@@ -59,7 +59,8 @@ FirstStep::FirstStep(const config::JobConfig& config, const std::string& chat_te
 void FirstStep::before_step() {
   if (is_done_ || ticker_) return;
   begin_ = std::chrono::steady_clock::now();
-  if (speaks_for_all()) ticker_ = std::make_unique<Ticker>(kPeriod, [this] { tick(); });
+  if (speaks_for_all())
+    ticker_ = std::make_unique<Ticker>("reports the progress of the first step", kPeriod, [this] { tick(); });
 }
 
 void FirstStep::tick() {

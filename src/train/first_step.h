@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/clock.h"
-#include "base/process/ticker.h"
+#include "base/threads/ticker.h"
 #include "config/job_config.h"
 #include "distributed/world.h"
 #include "metrics/metrics_processor.h"

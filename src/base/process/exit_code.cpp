@@ -7,6 +7,7 @@
 
 #include "base/env.h"
 #include "base/error.h"
+#include "base/limits/system_limits.h"
 #include "base/process/program_name.h"
 #include "base/process/speaks.h"
 
@@ -29,7 +30,7 @@ void print_error(const Error& error, bool may_be_rank) {
   std::string who = error.keys().empty() ? "" : "error: ";
   if (error.exit_code() != kExitBadInput)
     who = std::string(program_name()) + ": " + (may_be_rank ? name_of_rank() : "");
-  std::cerr << who << error.what() << std::endl;
+  std::cerr << who << message_of_error(error) << std::endl;
 }
 
 }  // namespace

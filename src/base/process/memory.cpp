@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "base/process/control_group.h"
+#include "base/limits/control_group.h"
 #include "base/process/processors.h"
 #include "base/text.h"
 

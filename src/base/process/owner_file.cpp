@@ -87,7 +87,7 @@ OwnerFile::OwnerFile(fs::path path, const std::string& busy, Times times) : path
     if (!alive) wait_until_stale(busy);
     if (alive) take_away(content);
   }
-  ticker_ = std::make_unique<Ticker>(times_.beat, [this] { write_beat(); });
+  ticker_ = std::make_unique<Ticker>("keeps " + path_.string() + " ours", times_.beat, [this] { write_beat(); });
 }
 
 OwnerFile::~OwnerFile() {

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "base/process/ticker.h"
+#include "base/threads/ticker.h"
 
 namespace titan {
 

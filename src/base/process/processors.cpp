@@ -10,7 +10,7 @@
 #include <sstream>
 #include <thread>
 
-#include "base/process/control_group.h"
+#include "base/limits/control_group.h"
 #include "base/process/rank_process.h"
 #include "base/text.h"
 

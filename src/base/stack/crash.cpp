@@ -16,6 +16,7 @@
 #include <exception>
 #include <string_view>
 
+#include "base/limits/system_limits.h"
 #include "base/process/phase.h"
 #include "base/process/program_name.h"
 #include "base/stack/stack.h"
@@ -138,9 +139,9 @@ void on_fatal_signal(int number, siginfo_t* info, void* /*context*/) {
     try {
       std::rethrow_exception(failure);
     } catch (const std::exception& error) {
-      const std::string_view what = error.what();
+      const std::string what = message_of_error(error);
       Line line;
-      start(line) << "an exception that nobody caught: " << what.substr(0, what.find('\n'));
+      start(line) << "an exception that nobody caught: " << std::string_view(what).substr(0, what.find('\n'));
     } catch (...) {
       Line line;
       start(line) << "an exception that nobody caught";

@@ -1,5 +1,7 @@
 #include "checkpoint/dcp/ranks.h"
 
+#include "base/limits/system_limits.h"
+
 namespace titan::checkpoint {
 namespace {
 
@@ -11,9 +13,9 @@ std::string attempt(const std::function<std::string()>& step) {
   try {
     return kOk + step();
   } catch (const DamagedCheckpoint& error) {
-    return kDamaged + std::string(error.what());
+    return kDamaged + message_of_error(error);
   } catch (const std::exception& error) {
-    return kFailed + std::string(error.what());
+    return kFailed + message_of_error(error);
   }
 }
 

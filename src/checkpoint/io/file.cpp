@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "checkpoint/io/crc32.h"
+#include "checkpoint/io/on_threads.h"
 
 namespace titan::checkpoint {
 namespace {
@@ -72,7 +73,8 @@ void OutputFile::write_full_block() {
   if (written_.valid()) written_.get();
   std::swap(filling_, writing_);
   filled_ = 0;
-  written_ = std::async(std::launch::async, [this] { write_out(writing_.get(), kBlockSize); });
+  // On a thread if the system gives one. Otherwise the next wait writes.
+  written_ = std::async(kBesideOrLater, [this] { write_out(writing_.get(), kBlockSize); });
 }
 
 void OutputFile::append(const void* data, std::size_t size) {

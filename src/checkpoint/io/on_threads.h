@@ -9,8 +9,12 @@
 
 namespace titan::checkpoint {
 
+// Policy of std::async: a thread of its own or, if the system refuses one, the thread that waits for the result.
+inline constexpr auto kBesideOrLater = std::launch::async | std::launch::deferred;
+
 // Calls work(i) for every i < count, on at most `threads` threads at a time. After an error no further i is started,
-// and the first thread's error is thrown when all threads have stopped.
+// and the first thread's error is thrown when all threads have stopped. Uses fewer threads, if need be only the calling
+// one, if the system refuses more.
 template <typename Work>
 void on_threads(std::size_t threads, std::size_t count, const Work& work) {
   std::atomic<std::size_t> next = 0;
@@ -23,7 +27,7 @@ void on_threads(std::size_t threads, std::size_t count, const Work& work) {
       throw;
     }
   };
-  for (std::size_t i = 0; i < std::min(threads, count); ++i) running.push_back(std::async(std::launch::async, run));
+  for (std::size_t i = 0; i < std::min(threads, count); ++i) running.push_back(std::async(kBesideOrLater, run));
   for (auto& each : running) each.wait();
   for (auto& each : running) each.get();
 }

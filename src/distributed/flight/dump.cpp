@@ -15,6 +15,7 @@
 #include "base/process/program_name.h"
 #include "base/process/step_work.h"
 #include "base/stack/stack.h"
+#include "base/threads/start_thread.h"
 #include "distributed/flight/flight_recorder.h"
 
 namespace titan::dist {
@@ -117,12 +118,18 @@ void start_dump(const std::string& why) {
   const std::lock_guard lock(all.mutex);
   if (all.file.empty() || all.is_writing) return;
   all.is_writing = true;
-  std::thread([&all, why, file = all.file] {
+  const auto write = [&all, why, file = all.file] {
     write_dump(file, dump_text(why));
     const std::lock_guard guard(all.mutex);
     all.is_writing = false;
     all.changed.notify_all();
-  }).detach();
+  };
+  try {
+    start_thread("writes " + all.file.string(), write).detach();
+  } catch (const Error& error) {  // without a file the reason is still found and told
+    all.is_writing = false;
+    fmt::print(stderr, "{}: {}\n", program_name(), error.what());
+  }
 }
 
 bool wait_for_dump(std::chrono::milliseconds patience) {

@@ -48,7 +48,7 @@ std::optional<std::string> SlowPhases::look(const PhaseLook& look) {
 }
 
 SlowPhaseWatch::SlowPhaseWatch(SlowPhases phases, std::function<void(const std::string&)> say)
-    : phases_(phases), say_(std::move(say)), ticker_(kPeriodOfLooks, [this] {
+    : phases_(phases), say_(std::move(say)), ticker_("watches for slow phases", kPeriodOfLooks, [this] {
         if (const auto said = phases_.look(look_at_process())) say_(*said);
       }) {}
 

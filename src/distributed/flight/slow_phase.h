@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/process/phase.h"
-#include "base/process/ticker.h"
+#include "base/threads/ticker.h"
 
 namespace titan::dist {
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/limits/system_limits.h"
 #include "distributed/shared_memory/ring_sum.h"
 #include "distributed/shared_memory/shared_channel.h"
 #include "kernels/memory/stream_copy.h"
@@ -315,7 +316,7 @@ std::string failure_of(int global_rank, const std::function<void()>& step) {
     step();
     return "";
   } catch (const std::exception& error) {
-    return "rank " + std::to_string(global_rank) + " " + error.what();
+    return "rank " + std::to_string(global_rank) + " " + message_of_error(error);
   }
 }
 

@@ -37,7 +37,7 @@ def files_that_may_not_grow(context):
         resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
 
     done = titan_train(context, "--config", write_job(context, "stops", steps=2), *SAVE, before=limit)
-    expect(done.returncode == 1 and re.search(r"saving checkpoint .*File too large", done.stdout), f"{done.returncode}\n{done.stdout[-2000:]}")
+    expect(done.returncode == 1 and re.search(r"saving checkpoint .*File too large: .*at most 976.56 KiB: raise that \(ulimit -f\)", done.stdout), f"{done.returncode}\n{done.stdout[-2000:]}")
     words = ["--config", write_job(context, "goes-on", steps=3), *SAVE, "--checkpoint.on_save_error", "warn", "--lr_scheduler.total_steps", "8"]
     done = titan_train(context, *words, before=limit)
     steps = [row["step"] for row in read_rows(context.dump("goes-on") / "metrics.jsonl")]

@@ -1,4 +1,4 @@
-#include "base/process/control_group.h"
+#include "base/limits/control_group.h"
 
 #include <algorithm>
 #include <fstream>

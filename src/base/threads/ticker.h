@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <string>
 #include <thread>
 
 namespace titan {
@@ -13,7 +14,8 @@ namespace titan {
 // period. The destructor waits for a call that is running.
 class Ticker {
  public:
-  Ticker(std::chrono::milliseconds period, std::function<void()> tick);
+  // `purpose`, for the error if the system refuses a thread, completes "the thread that ...".
+  Ticker(const std::string& purpose, std::chrono::milliseconds period, std::function<void()> tick);
   ~Ticker();
   Ticker(const Ticker&) = delete;
   Ticker& operator=(const Ticker&) = delete;

@@ -1,0 +1,55 @@
+"""Tests what a run says and does at limits of the system: threads, open files, a network that does not answer."""
+import re
+import resource
+import signal
+import socket
+
+from cases_failure import FOREVER, check_blames, check_reason
+from cases_peer_lost import wait_for_handlers
+from checkpoint_tools import SAVE, steps_of
+from fixtures import write_job
+from harness import Gate, at_row, case, expect, faults, kill, read_rows, run, start, start_plain
+
+EAGAIN = 11  # what the system says if it refuses a thread
+NO_THREAD = r"Resource temporarily unavailable: no further thread or process can be started here; .*OMP_NUM_THREADS"
+
+
+def silent_listener():
+    """Returns a socket that listens at a port of its own and never answers."""
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(16)
+    return listener
+
+
+def variables_of_rank_1(port):
+    return {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+
+
+@case(60, processors=1)
+def no_thread_at_the_start(context):
+    """A run for which the system has no more threads says which thread it could not start, and which limits there are."""
+    words = ["--config", write_job(context, "threads")]
+    job = run(context, 1, words, env=faults(context, f"call=thread do=errno:{EAGAIN}"), exit_code=1)
+    check_reason(job.errors(), r"(?m)^titan-train: cannot start the thread that watches for slow phases: " + NO_THREAD)
+    job = run(context, 2, words, name="ranks", env=faults(context, f"rank=1 call=thread do=errno:{EAGAIN}"), exit_code=1)
+    check_reason(job.errors(), r"(?m)^\[rank1\] titan-train: rank 1: cannot start the thread that watches for slow phases: " + NO_THREAD)
+
+
+@case(60, processors=1)
+def no_thread_for_a_save(context):
+    """A save in the background, and the load of a checkpoint, make do without threads that the system refuses."""
+    now = context.folder / "now"
+    words = [*SAVE, "--checkpoint.async_mode", "async", "--checkpoint.interval", 3]
+    words += ["--model.args.dim", 128]  # a file of several blocks, which are written on another thread if there is one
+    refused = f"call=thread after={now} do=errno:{EAGAIN}"
+    env = faults(context, f"{at_row(2)} do=log:{now}", refused)
+    job = run(context, 1, ["--config", write_job(context, "save", steps=4), *words], name="save", env=env)
+    check_reason(job.text(), r"cannot start the thread that saves in the background: " + NO_THREAD + r".*Training waits for this save")
+    expect(steps_of(context.dump("save") / "checkpoint") == [3, 4], job.tail())
+    now.unlink()
+    loaded = context.folder / "loaded"  # made when the log file is opened, after the load
+    rules = [f"call=read path=*/checkpoint/step-4/* do=log:{now}", f"call=open path=*/rank_0.log do=log:{loaded}"]
+    env = faults(context, *rules, f"{refused} until={loaded}")
+    job = run(context, 1, ["--config", write_job(context, "save", steps=5), *words], name="load", env=env)
+    expect([row["step"] for row in read_rows(context.dump("save") / "metrics.jsonl")] == [1, 2, 3, 4, 5], job.tail())
