@@ -27,6 +27,35 @@ def variables_of_rank_1(port):
 
 
 @case(60, processors=1)
+def port_of_a_silent_program(context):
+    """A rank whose MASTER_PORT accepts connections and says nothing ends after comm.init_timeout_seconds, and says why."""
+    with silent_listener() as listener:
+        port = listener.getsockname()[1]
+        words = ["--config", write_job(context, "silent"), "--comm.init_timeout_seconds", 1]
+        job = start(context, 1, words, env=variables_of_rank_1(port))
+        code = job.wait()
+    expect(code == 1, f"exit code {code}, expected 1\n{job.tail()}")
+    pattern = rf"^titan-train: rank 1: something answers at 127\.0\.0\.1:{port}, but it is not the rendezvous of this run .* Set MASTER_PORT "
+    check_reason(job.errors(), "(?m)" + pattern)
+
+
+@case(60, processors=1)
+def signal_at_a_silent_port(context):
+    """A rank that waits for the answer of a silent program ends at once when asked to."""
+    with silent_listener() as listener:
+        job = start(context, 1, ["--config", write_job(context, "silent")], env=variables_of_rank_1(listener.getsockname()[1]))
+        wait_for_handlers(job)
+        greeted = False
+        while not greeted:  # the rank first looks whether somebody listens, and closes that connection
+            connection, _ = listener.accept()
+            greeted = len(connection.recv(1)) == 1
+        kill(job.process.pid, signal.SIGTERM)
+        code = job.wait()
+        connection.close()
+    expect(code == 128 + signal.SIGTERM, f"exit code {code}\n{job.tail()}")
+
+
+@case(60, processors=1)
 def no_thread_at_the_start(context):
     """A run for which the system has no more threads says which thread it could not start, and which limits there are."""
     words = ["--config", write_job(context, "threads")]
