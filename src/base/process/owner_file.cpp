@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/process/process_stat.h"
 #include "base/process/rank_process.h"
 
 namespace titan {
@@ -41,19 +42,8 @@ std::string own_host() {
   return host_name() + "/" + first_word_of("/proc/sys/kernel/random/boot_id") + "/" + std::to_string(space.st_ino);
 }
 
-// Returns field 22 of /proc/PID/stat, behind a name that may contain anything; "" if the process
-// does not exist or is dead.
-std::string start_of(long pid) {
-  const std::string text = content_of("/proc/" + std::to_string(pid) + "/stat");
-  const auto end_of_name = text.rfind(')');
-  if (end_of_name == std::string::npos) return "";
-  std::istringstream words(text.substr(end_of_name + 1));
-  std::string word;
-  words >> word;
-  if (word == "Z" || word == "X") return "";
-  for (int field = 4; field <= 22; ++field) words >> word;
-  return word;
-}
+// The start of a process of which the system does not say it.
+constexpr const char* kUnknownStart = "0";
 
 std::optional<Owner> parse(const std::string& content) {
   std::istringstream words(content);
@@ -75,7 +65,9 @@ std::optional<Owner> read_owner(const fs::path& path) { return parse(content_of(
 
 std::optional<bool> is_alive(const Owner& owner) {
   if (owner.host != own_host()) return std::nullopt;
-  return start_of(owner.pid) == owner.start;
+  const ProcessStat stat = read_process_stat(static_cast<pid_t>(owner.pid));
+  if (!stat.is_known() || owner.start == kUnknownStart) return std::nullopt;
+  return !stat.has_ended() && std::to_string(stat.start_time) == owner.start;
 }
 
 OwnerFile::OwnerFile(fs::path path, const std::string& busy, Times times) : path_(std::move(path)), times_(times) {
@@ -145,8 +137,8 @@ bool OwnerFile::take_away(const std::string& content) const {
 void OwnerFile::write_beat() {
   char beat[24];
   std::snprintf(beat, sizeof(beat), "%012ld", ++beats_);
-  const std::string line =
-      own_host() + " " + std::to_string(::getpid()) + " " + start_of(::getpid()) + " " + beat + " end\n";
+  const std::string line = own_host() + " " + std::to_string(::getpid()) + " " +
+                           std::to_string(read_process_stat(::getpid()).start_time) + " " + beat + " end\n";
   // A heartbeat that cannot be written is missed; the next one may succeed.
   if (::pwrite(fd_, line.data(), line.size(), 0) < 0) return;
 }

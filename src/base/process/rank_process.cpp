@@ -6,30 +6,12 @@
 #include <climits>
 #include <filesystem>
 #include <fstream>
-#include <optional>
 #include <sstream>
+
+#include "base/process/process_stat.h"
 
 namespace titan {
 namespace {
-
-struct Stat {
-  char state = 0;
-  std::uint64_t start_time = 0;
-};
-
-// proc(5): the name in parentheses may contain anything; the state follows it, 19 fields before the start time.
-std::optional<Stat> read_stat(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string line;
-  if (!std::getline(file, line)) return std::nullopt;
-  std::istringstream fields(line.substr(line.rfind(')') + 1));
-  Stat stat;
-  fields >> stat.state;
-  std::string skipped;
-  for (int i = 0; i < 18; ++i) fields >> skipped;
-  if (!(fields >> stat.start_time)) return std::nullopt;
-  return stat;
-}
 
 const std::string& this_machine() {
   static const std::string name = [] {
@@ -49,20 +31,17 @@ std::string host_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? std::string(name.data()) : "";
 }
 
-RankProcess process_of(pid_t pid) {
-  const auto stat = read_stat(pid);
-  return {this_machine(), pid, stat ? stat->start_time : 0};
-}
+RankProcess process_of(pid_t pid) { return {this_machine(), pid, read_process_stat(pid).start_time}; }
 
 RankProcess own_process() { return process_of(getpid()); }
 
 Life life_of(const RankProcess& process) noexcept {
   try {
     if (process.machine.empty() || process.start_time == 0 || process.machine != this_machine()) return Life::kUnknown;
-    const auto stat = read_stat(process.pid);
-    if (!stat || stat->start_time != process.start_time) return Life::kEnded;
-    if (stat->state == 'Z' || stat->state == 'X') return Life::kEnded;
-    return stat->state == 'T' || stat->state == 't' ? Life::kStopped : Life::kRuns;
+    const ProcessStat stat = read_process_stat(process.pid);
+    if (!stat.is_known()) return Life::kUnknown;
+    if (stat.has_ended() || stat.start_time != process.start_time) return Life::kEnded;
+    return stat.is_stopped() ? Life::kStopped : Life::kRuns;
   } catch (const std::exception&) {
     return Life::kUnknown;
   }

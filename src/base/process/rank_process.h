@@ -19,7 +19,7 @@ struct RankProcess {
 };
 
 enum class Life {
-  kUnknown,  // on another machine
+  kUnknown,  // on another machine, or the system does not say
   kRuns,
   kStopped,  // by SIGSTOP, a terminal, a debugger
   kEnded

@@ -1,5 +1,6 @@
 // Tests how ranks learn that one of them has failed or ended, and which rank is blamed.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -71,6 +72,20 @@ TEST(RankProcess, IsNotAnotherOfTheSameNumber) {
   process.machine = "another";
   EXPECT_EQ(life_of(process), Life::kUnknown);
   EXPECT_EQ(life_of({}), Life::kUnknown);
+}
+
+// Only the answer that there is no such process is its end.
+TEST(RankProcess, IsUnknownToAProcessThatMayOpenNoFile) {
+  const Sleeper sleeper;
+  const RankProcess process = sleeper.process();
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const Life life = life_of(process);
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_EQ(life, Life::kUnknown);
+  EXPECT_EQ(life_of(process), Life::kRuns);
 }
 
 TEST(RankProcess, IsTheSameAfterItsText) {

@@ -82,3 +82,21 @@ def no_thread_for_a_save(context):
     env = faults(context, *rules, f"{refused} until={loaded}")
     job = run(context, 1, ["--config", write_job(context, "save", steps=5), *words], name="load", env=env)
     expect([row["step"] for row in read_rows(context.dump("save") / "metrics.jsonl")] == [1, 2, 3, 4, 5], job.tail())
+
+
+@case(60)
+def no_more_open_files(context):
+    """A rank that may open no more files says so; it does not take the others for dead, whom it cannot look at."""
+    gate = Gate(context, "row")
+    words = ["--config", write_job(context, "files", steps=FOREVER), *SAVE, "--checkpoint.interval", 30]
+    jobs = start_plain(context, 2, words, variables={0: faults(context, gate.rule(at_row(3)))})
+    gate.wait(jobs)
+    hard = resource.prlimit(jobs[1].process.pid, resource.RLIMIT_NOFILE)[1]
+    resource.prlimit(jobs[1].process.pid, resource.RLIMIT_NOFILE, (3, hard))
+    gate.open()
+    codes = [job.wait() for job in jobs]
+    expect(codes == [1, 1], f"exit codes {codes}\n{jobs[0].tail()}\n{jobs[1].tail()}")
+    for job in jobs:
+        expect("ended without reporting" not in job.errors(), f"a rank was taken for dead\n{job.tail()}")
+    errors = jobs[0].errors() + jobs[1].errors()
+    check_reason(errors, r"rank 1: .*Too many open files: this process may have no more than 3 open at a time; raise ulimit -Hn")
