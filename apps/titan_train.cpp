@@ -149,8 +149,8 @@ int run(const Arguments& args) {
 int main(int argc, char** argv) {
   titan::describe_program();
   const titan::Arguments args = titan::config::spelled_out({argv + 1, argv + argc});
-  // Ignore SIGXFSZ: a write beyond the file size limit then fails with an error that names the file, instead of
-  // killing the process.
+  // Ignored from the start (commands without handlers write files, too): a write beyond the limit of a file's size then
+  // fails with an error that names the file, instead of killing the process.
   std::signal(SIGXFSZ, SIG_IGN);
   titan::raise_open_files_limit();
   const bool is_command = !args.empty() && titan::is_subcommand(args[0]);

@@ -14,7 +14,10 @@ namespace titan {
 namespace {
 
 constexpr std::int64_t kSameRequestNs = 200'000'000;
-constexpr int kRequests[] = {SIGTERM, SIGINT, SIGUSR1, SIGHUP};
+constexpr int kRequests[] = {SIGTERM, SIGINT, SIGUSR1, SIGHUP, SIGXCPU};
+
+// The others end the process if they come again.
+bool may_come_again(int signal) { return signal == SIGUSR1 || signal == SIGHUP || signal == SIGXCPU; }
 
 // A handler may touch lock-free atomics only.
 std::atomic<int> g_signal{0};
@@ -63,7 +66,7 @@ void on_signal(int signal) {
     g_first_ns.store(now_ns());
     answer(signal);
   } else if (const auto first = g_first_ns.load();
-             signal != SIGUSR1 && signal != SIGHUP && first != 0 && now_ns() - first > kSameRequestNs) {
+             !may_come_again(signal) && first != 0 && now_ns() - first > kSameRequestNs) {
     end_now(signal, "titan-train: asked to stop again; exiting now, without saving\n");
   }
   errno = saved_errno;
@@ -96,7 +99,7 @@ void set_handler(int signal, void (*handler)(int)) {
 void install_signal_handlers() {
   for (const int signal : kRequests)
     if (signal != SIGHUP || !is_ignored(SIGHUP)) set_handler(signal, on_signal);
-  set_handler(SIGPIPE, SIG_IGN);
+  for (const int signal : {SIGPIPE, SIGXFSZ}) set_handler(signal, SIG_IGN);
   const sigset_t requests = request_set();
   ::pthread_sigmask(SIG_UNBLOCK, &requests, nullptr);
 }

@@ -8,17 +8,19 @@
 
 namespace titan {
 
-// Installs the handlers. From now on the first SIGTERM, SIGINT, SIGUSR1 or SIGHUP is recorded
+// Installs the handlers. From now on the first SIGTERM, SIGINT, SIGUSR1, SIGHUP or SIGXCPU is recorded
 // (stop_requested()) instead of ending the process, and a later SIGTERM or SIGINT ends it at once with
-// exit code 128 + signal, without destructors. SIGUSR1 never ends it, nor does a SIGHUP after another
-// signal: a closing terminal sends several. A SIGHUP that was ignored, as under nohup, stays ignored.
-// Signals within 0.2 s of the first count as the same request: a scheduler and a launcher often both
-// deliver one. SIGPIPE is ignored, also in child processes: a write to a vanished reader fails with EPIPE
-// instead of ending the process. Interrupted system calls are restarted. Calling it again changes nothing.
+// exit code 128 + signal, without destructors, once the other ranks have been told (last_word.h). SIGUSR1
+// never ends it, nor does a SIGHUP or SIGXCPU after another signal: a closing terminal sends several, and a
+// process beyond its limit of processor time (ulimit -St) gets one every second. A SIGHUP that was ignored, as
+// under nohup, stays ignored. Signals within 0.2 s of the first count as the same request: a scheduler and a
+// launcher often both deliver one. SIGPIPE and SIGXFSZ are ignored, also in child processes: a write to a
+// vanished reader fails with EPIPE, and one beyond the limit of a file's size (ulimit -f) with EFBIG, instead
+// of ending the process. Interrupted system calls are restarted. Calling it again changes nothing.
 // Delivers the signals that HeldSignals blocked. Throws std::system_error.
 void install_signal_handlers();
 
-// Blocks SIGTERM, SIGINT, SIGUSR1 and SIGHUP while it lives, here and in processes that are started meanwhile.
+// Blocks SIGTERM, SIGINT, SIGUSR1, SIGHUP and SIGXCPU while it lives, here and in processes that are started meanwhile.
 // Those receive them when they install their handlers; in between, a signal would be lost or end them silently.
 class HeldSignals {
  public:

@@ -75,7 +75,7 @@ class Stopped:
         check_identical(rows_by_step(self.metrics, exact=True), straight, EQUAL_KEYS, "resumed")
 
 
-@case(60, processors=1, number=["SIGTERM", "SIGINT", "SIGUSR1", "SIGHUP"], quick=["SIGTERM"])
+@case(60, processors=1, number=["SIGTERM", "SIGINT", "SIGUSR1", "SIGHUP", "SIGXCPU"], quick=["SIGTERM"])
 def resume_after(context, number):
     """A signal is answered at once; the job saves at the next step boundary and exits 75; the resumed job ends like an
     undisturbed one."""

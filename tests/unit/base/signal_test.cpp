@@ -4,11 +4,13 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <fstream>
 #include <functional>
 #include <sstream>
@@ -48,7 +50,7 @@ TEST(Signal, WithoutHandlersSigtermEndsTheProcess) {
 }
 
 TEST(Signal, FirstSignalIsRememberedAndTheProcessGoesOn) {
-  for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGHUP}) {
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGHUP, SIGXCPU}) {
     EXPECT_EQ(run_in_child([signal] {
                 install_signal_handlers();
                 raise(signal);
@@ -88,8 +90,8 @@ TEST(Signal, SecondTermOrIntExitsWith128PlusSignal) {
   for (const int second : {SIGTERM, SIGINT}) EXPECT_EQ(after_two(SIGUSR1, second), 128 + second);
 }
 
-TEST(Signal, SecondUsr1OrHangupDoesNotEndTheProcess) {
-  for (const int signal : {SIGUSR1, SIGHUP}) EXPECT_EQ(after_two(signal, signal), signal);
+TEST(Signal, SecondUsr1HangupOrProcessorLimitDoesNotEndTheProcess) {
+  for (const int signal : {SIGUSR1, SIGHUP, SIGXCPU}) EXPECT_EQ(after_two(signal, signal), signal);
 }
 
 TEST(Signal, AHangupThatNohupIgnoresStaysIgnored) {
@@ -125,6 +127,19 @@ TEST(Signal, BrokenPipeIsAnErrorCodeNotTheEnd) {
               if (pipe(ends) != 0 || close(ends[0]) != 0) return kBodyFailed;
               const auto written = write(ends[1], "x", 1);
               return written == -1 && errno == EPIPE ? 0 : kBodyFailed;
+            }),
+            0);
+}
+
+TEST(Signal, AFileThatIsTooLargeIsAnErrorCodeNotTheEnd) {
+  EXPECT_EQ(run_in_child([] {
+              install_signal_handlers();
+              std::FILE* file = std::tmpfile();
+              const rlimit limit{.rlim_cur = 1, .rlim_max = 1};
+              if (!file || setrlimit(RLIMIT_FSIZE, &limit) != 0) return kBodyFailed;
+              if (write(fileno(file), "x", 1) != 1) return kBodyFailed;
+              const auto written = write(fileno(file), "x", 1);
+              return written == -1 && errno == EFBIG ? 0 : kBodyFailed;
             }),
             0);
 }
