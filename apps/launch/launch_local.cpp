@@ -70,6 +70,11 @@ struct Rank {
   int exit_code = -1;  // -1 while it runs
 };
 
+// True for codes whose reason the rank has printed: its own (base/error.h), or 128 + signal.
+bool is_explained(int exit_code) {
+  return exit_code == kExitSavedRequeue || exit_code <= kExitDiverged || exit_code > 128;
+}
+
 int exit_code_of(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
 
 // Starts a rank. Rank 0, which reports, keeps the terminal; lines of other ranks (warnings and errors) get the rank's
@@ -125,8 +130,19 @@ void reap(std::vector<Rank>& ranks, std::optional<int>& failed, bool signalled, 
     if (bad && better && WIFSIGNALED(status) && !signalled) {
       std::fprintf(stderr, "titan-train: rank %zu was ended by %s\n", i, signal_name(WTERMSIG(status)).c_str());
     }
+    if (bad && better && WIFEXITED(status) && !is_explained(ranks[i].exit_code)) {
+      std::fprintf(stderr, "titan-train: rank %zu ended with exit code %d, which is not one of titan-train\n", i,
+                   ranks[i].exit_code);
+    }
     if (bad && better) failed = ranks[i].exit_code;
   }
+}
+
+// Names ranks that reported success while another rank lost them: something in them has ended them.
+void name_early_ends(const std::vector<Rank>& ranks) {
+  for (std::size_t i = 0; i < ranks.size(); ++i)
+    if (ranks[i].exit_code == kExitDone)
+      std::fprintf(stderr, "titan-train: rank %zu ended with exit code 0 before the run was over\n", i);
 }
 
 }  // namespace
@@ -185,6 +201,7 @@ int launch_local(const std::vector<std::string>& args, std::int64_t nproc) {
     }
   }
   output.drain();
+  if (failed == kExitPeerFailed) name_early_ends(ranks);
   if (failed) return *failed;
   if (std::ssize(ranks) < nproc) return 128 + *stop_requested();
   return std::max_element(ranks.begin(), ranks.end(),

@@ -17,7 +17,6 @@
 #include "base/process/program_name.h"
 #include "base/process/rank_process.h"
 #include "base/process/signal.h"
-#include "base/stack/crash.h"
 #include "distributed/accelerator/device_error.h"
 #include "distributed/device.h"
 #include "distributed/failure_watch.h"
@@ -113,12 +112,19 @@ int index_of(int rank, const std::vector<int>& ranks) {
 // The world, for callers that cannot be passed it.
 std::atomic<World*> g_world = nullptr;
 
+// The rank of this process among those that it watches.
+std::atomic<int> g_rank = 0;
+
 // Held by the thread that reports the failure and ends the process: the watch or the training thread. Never released.
 std::mutex g_last_word;
 
 // Ends the process from the watch's thread or from the training thread: the other one may be blocked for minutes.
 [[noreturn]] void end_process(FailureBoard& board, const std::string& reason) {
   g_last_word.lock();
+  if (const auto ending = ending_under_way(); ending && ending->cause == Ending::Cause::kAsked) {
+    leave_in_order(board, reason);  // this rank was asked, too, and has said so; another one was first to tell
+    _exit(128 + ending->number);
+  }
   std::fprintf(stderr, "%s: rank %d: stops: %s\n", program_name(), board.rank, reason.c_str());
   std::fflush(nullptr);
   leave_in_order(board, reason);
@@ -129,16 +135,50 @@ std::mutex g_last_word;
   _exit(kExitPeerFailed);
 }
 
-// Reports a crash of this process to the other ranks. Runs on the watch's thread.
-void tell_of_crash(FailureBoard& board) {
-  const auto signal = crash_under_way();
-  if (!signal) return;
+// Returns " in step 12"; empty before the first.
+std::string in_step() {
   const auto step = phase_log().step();
-  dist::report_failure(board, board.rank,
-                       "ended by " + signal_name(*signal) + (step > 0 ? " in step " + std::to_string(step) : "") +
-                           "; its standard error has the stack");
+  return step > 0 ? " in step " + std::to_string(step) : "";
+}
+
+std::string reason_of(const Ending& ending) {
+  switch (ending.cause) {
+    case Ending::Cause::kCrash:
+      return "ended by " + signal_name(ending.number) + in_step() + "; its standard error has the stack";
+    case Ending::Cause::kAsked:
+      return "was asked to stop (" + signal_name(ending.number) + ") and ended at once" + in_step();
+    case Ending::Cause::kExit:
+      return "ended by exit(" + std::to_string(ending.number) + ")" + in_step() +
+             ", called by a library or by code that it runs; its standard error may say more";
+  }
+  return "";
+}
+
+// Tells the other ranks why this process is about to end. Runs on the watch's thread.
+void tell_of_ending(FailureBoard& board) {
+  const auto ending = ending_to_tell();
+  if (!ending) return;
+  dist::report_failure(board, board.rank, reason_of(*ending));
   leave_in_order(board, "rank " + std::to_string(board.rank));
-  crash_is_told();
+  ending_is_told();
+}
+
+// Runs where a library calls exit() in the middle of a run, as OpenMP's does if it cannot start a thread. Does not run
+// the destructors that would follow: other threads use what they destroy.
+void end_after_exit(int status, void* /*unused*/) {
+  if (!is_teller_expected()) return;
+  const Ending ending{Ending::Cause::kExit, status};
+  std::fprintf(stderr, "%s: rank %d: %s\n", program_name(), g_rank.load(), reason_of(ending).c_str());
+  std::fflush(nullptr);
+  let_it_be_told(ending);
+  _exit(status == kExitDone ? kExitFailed : status);
+}
+
+void expect_teller_of(int rank) {
+  g_rank = rank;
+  static const int registered = ::on_exit(end_after_exit, nullptr);
+  static_cast<void>(registered);
+  expect_teller(true);
 }
 
 }  // namespace
@@ -167,10 +207,10 @@ void World::watch_failures() {
   watch_ = std::make_unique<FailureWatch>(
       board, [board](const std::string& reason) mutable { end_process(board, reason); },
       [answer = HangAnswer()](FailureBoard& own) mutable {
-        tell_of_crash(own);
+        tell_of_ending(own);
         answer.look(own);
       });
-  expect_crash_teller(true);
+  expect_teller_of(rank());
   g_world = this;
 }
 
@@ -190,7 +230,7 @@ std::unique_ptr<World> World::fake(int world_size, int rank) {
 
 World::~World() {
   World* self = this;
-  g_world.compare_exchange_strong(self, nullptr);
+  if (g_world.compare_exchange_strong(self, nullptr)) expect_teller(false);
 }
 
 // The same on all ranks. In a job on several machines, false until the ranks have exchanged their machines.
@@ -267,6 +307,7 @@ bool World::report_failure(const std::string& reason) noexcept {
   g_last_word.lock();
   const auto speaker = dist::report_failure(*board_, rank(), reason);
   leave_in_order(*board_, "rank " + std::to_string(speaker.value_or(rank())));
+  expect_teller(false);  // from here on an exit is in order
   return speaker && life_of(board_->processes[*speaker]) != Life::kRuns;
 }
 
@@ -304,7 +345,7 @@ void World::shutdown() {
   g_world = nullptr;
   group_->barrier();
   watch_->stop();
-  expect_crash_teller(false);
+  expect_teller(false);
   group_->barrier();
 }
 

@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <system_error>
 
+#include "base/process/last_word.h"
+
 namespace titan {
 namespace {
 
@@ -44,6 +46,7 @@ void say(const char* message) {
 
 [[noreturn]] void end_now(int signal, const char* message) {
   say(message);
+  let_it_be_told({Ending::Cause::kAsked, signal});
   ::_exit(128 + signal);
 }
 

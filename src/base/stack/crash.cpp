@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +16,7 @@
 #include <string_view>
 
 #include "base/limits/system_limits.h"
+#include "base/process/last_word.h"
 #include "base/process/phase.h"
 #include "base/process/program_name.h"
 #include "base/stack/stack.h"
@@ -26,14 +26,9 @@ namespace {
 
 constexpr int kFatal[] = {SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL};
 constexpr std::size_t kAlternateStack = std::size_t{128} << 10;
-constexpr int kPatienceMs = 5000;
 
 std::atomic<int> g_crash_rank = -1;
 std::atomic<bool> g_crashes = false;  // a thread is in the handler
-std::atomic<int> g_crash_signal = 0;  // for crash_under_way()
-std::atomic<bool> g_told = false;
-std::atomic<bool> g_has_teller = false;
-std::atomic<pid_t> g_teller = 0;  // 0: crash_under_way() has not been called yet
 
 // A line on standard error, built without heap memory.
 class Line {
@@ -103,15 +98,6 @@ void say_stack() {
   }
 }
 
-// Does not wait if the thread that tells the other ranks has crashed itself. It may also need a
-// lock that the crashed thread holds, so the wait is limited.
-void let_it_be_told(int number) {
-  if (!g_has_teller || g_teller == ::gettid()) return;
-  g_crash_signal = number;
-  const timespec pause{0, 1'000'000};
-  for (int i = 0; i < kPatienceMs && !g_told; ++i) ::nanosleep(&pause, nullptr);
-}
-
 void end_by(int number) {
   struct sigaction action {};
   action.sa_handler = SIG_DFL;
@@ -130,7 +116,7 @@ void on_fatal_signal(int number, siginfo_t* info, void* /*context*/) {
   }
   say_signal(number, info);
   say_stack();
-  let_it_be_told(number);
+  let_it_be_told({Ending::Cause::kCrash, number});
   end_by(number);
 }
 
@@ -184,15 +170,5 @@ void install_crash_handlers(int rank) {
   }
   if (std::get_terminate() != on_terminate) std::set_terminate(on_terminate);
 }
-
-void expect_crash_teller(bool is_there) { g_has_teller = is_there; }
-
-std::optional<int> crash_under_way() {
-  g_teller = ::gettid();
-  const int number = g_crash_signal;
-  return number == 0 ? std::nullopt : std::optional(number);
-}
-
-void crash_is_told() { g_told = true; }
 
 }  // namespace titan

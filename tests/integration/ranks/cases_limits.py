@@ -100,3 +100,36 @@ def no_more_open_files(context):
         expect("ended without reporting" not in job.errors(), f"a rank was taken for dead\n{job.tail()}")
     errors = jobs[0].errors() + jobs[1].errors()
     check_reason(errors, r"rank 1: .*Too many open files: this process may have no more than 3 open at a time; raise ulimit -Hn")
+
+
+# Maps what ends a rank in the middle of a run to its exit code, and to what the launcher and the other rank say.
+EARLY_ENDS = {
+    "exit:7": (7, r"^\[rank1\] titan-train: rank 1: ended by exit\(7\) in step \d+, ", r"ended by exit\(7\) in step \d+, called by a library"),
+    "exit:0": (1, r"^\[rank1\] titan-train: rank 1: ended by exit\(0\) in step \d+, ", r"ended by exit\(0\) in step \d+, called by a library"),
+    "_exit:7": (7, r"^titan-train: rank 1 ended with exit code 7, which is not one of titan-train$", "ended without reporting an error"),
+    "_exit:0": (3, r"^titan-train: rank 1 ended with exit code 0 before the run was over$", "ended without reporting an error"),
+}
+
+
+@case(60, end=list(EARLY_ENDS))
+def rank_that_ends_by_itself(context, end):
+    """A library that calls exit() in one rank ends the run with that code, and all are told who called what."""
+    code, of_launcher, of_other = EARLY_ENDS[end]
+    env = faults(context, f"rank=1 call=write path=*/logs/rank_1.log n=12 do={end}")
+    job = run(context, 2, ["--config", write_job(context, "ends", steps=FOREVER)], env=env, exit_code=code)
+    check_reason(job.errors(), "(?m)" + of_launcher)
+    check_reason(job.errors(), r"(?m)^titan-train: rank 0: stops: rank 1: " + of_other)
+
+
+@case(60, victim=[0, 1])
+def one_rank_is_asked_to_stop_at_the_start(context, victim):
+    """SIGTERM to one rank before the first step: it ends at once, and the other one says so instead of guessing."""
+    lock = Gate(context, "lock")
+    env = faults(context, lock.rule("rank=0 call=open path=*/.run.lock"))
+    jobs = start_plain(context, 2, ["--config", write_job(context, "asked"), *SAVE], variables={0: env})
+    lock.wait(jobs)
+    kill(jobs[victim].process.pid, signal.SIGTERM)
+    codes = [job.wait() for job in jobs]
+    expect(codes[victim] == 128 + signal.SIGTERM and codes[1 - victim] == 3, f"exit codes {codes}\n{jobs[0].tail()}\n{jobs[1].tail()}")
+    check_blames(jobs[1 - victim].errors(), 1 - victim, victim)
+    check_reason(jobs[1 - victim].errors(), rf"stops: rank {victim}: was asked to stop \(SIGTERM\) and ended at once$")

@@ -15,6 +15,7 @@
 #include <string>
 #include <thread>
 
+#include "base/process/last_word.h"
 #include "base/process/phase.h"
 #include "base/stack/crash.h"
 #include "tests/support/guard.h"
@@ -185,12 +186,12 @@ TEST(Crash, LeavesHandlersThatAreThere) {
 TEST(Crash, WaitsForTheThreadThatTellsTheOthers) {
   const auto ended = run_apart([] {
     install_crash_handlers(1);
-    expect_crash_teller(true);
+    expect_teller(true);
     std::thread teller([&] {
-      while (!crash_under_way()) ::usleep(1000);
-      const std::string line = "told of " + std::to_string(*crash_under_way()) + "\n";
+      while (!ending_to_tell()) ::usleep(1000);
+      const std::string line = "told of " + std::to_string(ending_under_way()->number) + "\n";
       [[maybe_unused]] const auto ignored = ::write(STDERR_FILENO, line.data(), line.size());
-      crash_is_told();
+      ending_is_told();
       for (;;) ::pause();
     });
     end_by(SIGSEGV);
