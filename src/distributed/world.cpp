@@ -118,6 +118,21 @@ std::atomic<int> g_rank = 0;
 // Held by the thread that reports the failure and ends the process: the watch or the training thread. Never released.
 std::mutex g_last_word;
 
+// Says that a stop was requested in vain, if it was. The state of the step before is not saved instead: every rank
+// would have to, on its thread that trains, and one of these hangs.
+void say_if_not_stopped(int rank) {
+  const auto signal = stop_requested();
+  if (!signal) return;
+  const auto step = phase_log().step();
+  const std::string what = phase_log().current() == Phase::kCheckpoint ? "the save"
+                           : step > 0                                  ? "step " + std::to_string(step)
+                                                                       : "the start";
+  std::fprintf(stderr,
+               "%s: rank %d: %s asked to stop, but %s did not end, and the ranks can only save after a step, all "
+               "together: this stop saved nothing\n",
+               program_name(), rank, signal_name(*signal).c_str(), what.c_str());
+}
+
 // Ends the process from the watch's thread or from the training thread: the other one may be blocked for minutes.
 [[noreturn]] void end_process(FailureBoard& board, const std::string& reason) {
   g_last_word.lock();
@@ -125,6 +140,7 @@ std::mutex g_last_word;
     leave_in_order(board, reason);  // this rank was asked, too, and has said so; another one was first to tell
     _exit(128 + ending->number);
   }
+  say_if_not_stopped(board.rank);
   std::fprintf(stderr, "%s: rank %d: stops: %s\n", program_name(), board.rank, reason.c_str());
   std::fflush(nullptr);
   leave_in_order(board, reason);

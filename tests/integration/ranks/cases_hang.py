@@ -59,6 +59,22 @@ def hang_in_data(context):
     check_reason(others, r"# Where the collective that failed was waited for")
 
 
+@case(120)
+def stop_beside_a_hang(context):
+    """Ranks that were asked to stop while one of them hangs say that they could not, and name the one that hangs."""
+    gate = Gate(context, "row")
+    words = ["--config", write_job(context, "asked", steps=FOREVER), *SAVE, "--comm.train_timeout_seconds", 4, "--comm.init_timeout_seconds", 300]
+    jobs = start_plain(context, 2, words, variables={0: faults(context, gate.rule(at_row(3)))})
+    gate.wait(jobs)
+    for job in jobs:
+        kill(job.process.pid, signal.SIGTERM)
+    for rank, job in enumerate(jobs):
+        code = job.wait(60)
+        expect(code == 3, f"rank {rank} exited with {code}, expected 3\n{job.tail()}")
+        check_reason(job.errors(), rf"(?m)^titan-train: rank {rank}: stops: rank 0: has been in log ")
+        check_reason(job.errors(), rf"(?m)^titan-train: rank {rank}: SIGTERM asked to stop, but step \d+ did not end, .*: this stop saved nothing$")
+
+
 @case(120, transport=["memory", "sockets"])
 def hang_in_a_save(context, transport):
     """The same for a rank that hangs in a save, with ranks that share memory and with Gloo's sockets."""
