@@ -1,8 +1,6 @@
 #include "apps/doctor/network.h"
 
 #include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <netdb.h>
 #include <unistd.h>
 
@@ -25,29 +23,7 @@ std::optional<std::string> address_text(const sockaddr* address, socklen_t size)
 
 bool is_loopback(const std::string& address) { return address.starts_with("127.") || address == "::1"; }
 
-std::string list_of(const std::vector<Interface>& present) {
-  std::vector<std::string> words;
-  for (const auto& [name, address] : present) words.push_back(name + " (" + address + ")");
-  return words.empty() ? "none" : join(words, ", ");
-}
-
 }  // namespace
-
-std::vector<Interface> interfaces() {
-  ifaddrs* first = nullptr;
-  if (getifaddrs(&first) != 0) return {};
-  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> list(first, &freeifaddrs);
-  std::vector<Interface> v4, v6;
-  for (const auto* each = first; each; each = each->ifa_next) {
-    if (!each->ifa_addr || !(each->ifa_flags & IFF_UP)) continue;
-    const bool is_v4 = each->ifa_addr->sa_family == AF_INET;
-    if (!is_v4 && each->ifa_addr->sa_family != AF_INET6) continue;
-    if (const auto address = address_text(each->ifa_addr, is_v4 ? sizeof(sockaddr_in) : sizeof(sockaddr_in6)))
-      (is_v4 ? v4 : v6).push_back({each->ifa_name, *address});
-  }
-  v4.insert(v4.end(), v6.begin(), v6.end());
-  return v4;
-}
 
 std::vector<std::string> resolve(const std::string& host) {
   addrinfo hints{};
@@ -70,14 +46,14 @@ Check check_launch(const LaunchEnv& launch) {
   return ok("launch", found);
 }
 
-Check check_gloo_interface(const std::string& name, const std::vector<Interface>& present) {
-  const auto it = std::ranges::find(present, name, &Interface::name);
+Check check_gloo_interface(const std::string& name, const std::vector<dist::Interface>& present) {
+  const auto it = std::ranges::find(present, name, &dist::Interface::name);
   if (it != present.end()) return ok("GLOO_SOCKET_IFNAME", name + " (" + it->address + ")");
-  return failure("GLOO_SOCKET_IFNAME", name + ", and this machine's interfaces are " + list_of(present),
+  return failure("GLOO_SOCKET_IFNAME", name + ", and this machine's interfaces are " + dist::text_of(present),
                  "set it to one of these, or unset it");
 }
 
-Check check_nccl_interface(const std::string& names, const std::vector<Interface>& present) {
+Check check_nccl_interface(const std::string& names, const std::vector<dist::Interface>& present) {
   if (names.starts_with('^')) return ok("NCCL_SOCKET_IFNAME", names + " (all but these)");
   const bool is_exact = names.starts_with('=');
   for (const auto& name : split(is_exact ? names.substr(1) : names, ',')) {
@@ -85,20 +61,20 @@ Check check_nccl_interface(const std::string& names, const std::vector<Interface
         present, [&](const auto& each) { return is_exact ? each.name == name : each.name.starts_with(name); });
     if (it != present.end()) return ok("NCCL_SOCKET_IFNAME", names + ": " + it->name + " (" + it->address + ")");
   }
-  return failure("NCCL_SOCKET_IFNAME", names + ", and this machine's interfaces are " + list_of(present),
+  return failure("NCCL_SOCKET_IFNAME", names + ", and this machine's interfaces are " + dist::text_of(present),
                  "set it to one of these, or unset it");
 }
 
 Check check_host_name(const std::string& host, const std::vector<std::string>& addresses,
-                      const std::vector<Interface>& present, bool is_one_machine) {
+                      const std::vector<dist::Interface>& present, bool is_one_machine) {
   const std::string advice =
-      "set GLOO_SOCKET_IFNAME to the interface that the other machines reach, of " + list_of(present);
+      "set GLOO_SOCKET_IFNAME to the interface that the other machines reach, of " + dist::text_of(present);
   if (addresses.empty()) {
     const std::string found = "\"" + host + "\" has no address";
     return is_one_machine ? ok("host name", found + "; ranks of one machine need none")
                           : failure("host name", found, advice + ", or add the name to /etc/hosts");
   }
-  const auto it = std::ranges::find(present, addresses.front(), &Interface::address);
+  const auto it = std::ranges::find(present, addresses.front(), &dist::Interface::address);
   const std::string found = "\"" + host + "\" is " + addresses.front() +
                             (it == present.end() ? ", which no interface of this machine has" : " (" + it->name + ")");
   if (is_one_machine) return ok("host name", found + "; ranks of one machine use 127.0.0.1");
@@ -121,7 +97,7 @@ Check check_master(const LaunchEnv& launch, const std::vector<std::string>& addr
 }
 
 Checks check_network(const LaunchEnv& launch, const EnvGetter& get) {
-  const auto present = interfaces();
+  const auto present = dist::interfaces();
   const bool is_one_machine = launch.local_world_size == launch.world_size;
   Checks checks = {check_launch(launch)};
   const auto gloo = get("GLOO_SOCKET_IFNAME");

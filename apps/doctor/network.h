@@ -6,16 +6,9 @@
 
 #include "apps/doctor/check.h"
 #include "base/env.h"
+#include "distributed/network_interfaces.h"
 
 namespace titan::doctor {
-
-struct Interface {
-  std::string name;     // "eth0"
-  std::string address;  // "10.0.0.7"
-};
-
-// Returns the interfaces of this machine that are up, IPv4 before IPv6.
-std::vector<Interface> interfaces();
 
 // Returns the addresses of a host in the order in which they would be tried; empty if it has none.
 std::vector<std::string> resolve(const std::string& host);
@@ -28,11 +21,11 @@ Checks check_network(const LaunchEnv& launch, const EnvGetter& get = get_env);
 // Reports what started this process, and on how many ranks and machines.
 Check check_launch(const LaunchEnv& launch);
 // Check a variable that names an interface (GLOO_SOCKET_IFNAME) or prefixes of names (NCCL_SOCKET_IFNAME).
-Check check_gloo_interface(const std::string& name, const std::vector<Interface>& present);
-Check check_nccl_interface(const std::string& names, const std::vector<Interface>& present);
+Check check_gloo_interface(const std::string& name, const std::vector<dist::Interface>& present);
+Check check_nccl_interface(const std::string& names, const std::vector<dist::Interface>& present);
 // Checks the address that Gloo uses if no variable names an interface. `addresses`: those of the host's name.
 Check check_host_name(const std::string& host, const std::vector<std::string>& addresses,
-                      const std::vector<Interface>& present, bool is_one_machine);
+                      const std::vector<dist::Interface>& present, bool is_one_machine);
 // Checks the address where the ranks meet. `addresses`: those of the launch's master_addr.
 Check check_master(const LaunchEnv& launch, const std::vector<std::string>& addresses);
 

@@ -1,9 +1,14 @@
 #include "distributed/process_group_gloo.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <utility>
 #include <vector>
+
+#include "base/env.h"
+#include "base/error.h"
+#include "distributed/network_interfaces.h"
 
 namespace titan::dist {
 namespace {
@@ -39,6 +44,16 @@ class GlooBackend final : public c10d::ProcessGroupGloo {
 };
 
 }  // namespace
+
+void check_gloo_interface_variable() {
+  const auto name = get_env("GLOO_SOCKET_IFNAME");
+  const auto present = interfaces();
+  const bool is_unknown = present.empty();  // the system does not list them; Gloo finds out
+  if (!name || is_unknown || std::ranges::find(present, *name, &Interface::name) != present.end()) return;
+  throw ConfigError("environment: GLOO_SOCKET_IFNAME=" + *name +
+                    ": expected one interface of this machine that has an address, of " + text_of(present) +
+                    "; set it to the one that the other machines reach, or unset it");
+}
 
 c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                                                     std::chrono::milliseconds timeout, bool local_only) {

@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/limits/system_limits.h"
+#include "base/process/last_word.h"
 #include "base/process/phase.h"
 #include "base/process/program_name.h"
 #include "base/process/rank_process.h"
@@ -201,7 +202,10 @@ void expect_teller_of(int rank) {
 
 World::World(const LaunchEnv& env, c10::DeviceType device_type, std::chrono::milliseconds init_timeout)
     : env_(env), device_(pick_device(env, device_type)), timeout_(init_timeout) {
-  if (env_.world_size > 1) store_ = connect_store(env_, timeout_);
+  if (env_.world_size > 1) {
+    check_gloo_interface_variable();
+    store_ = connect_store(env_, timeout_);
+  }
   if (store_ && !device_.is_cpu()) check_devices_differ(*store_, env_, device_.index());
   std::vector<int> all(static_cast<std::size_t>(env_.world_size));
   std::iota(all.begin(), all.end(), 0);

@@ -56,6 +56,14 @@ def signal_at_a_silent_port(context):
 
 
 @case(60, processors=1)
+def interface_that_is_not_there(context):
+    """GLOO_SOCKET_IFNAME with an interface that this machine lacks is refused, with those that it has."""
+    job = run(context, 2, ["--config", write_job(context, "interface")], env={"GLOO_SOCKET_IFNAME": "nosuch0"}, exit_code=2)
+    check_reason(job.errors(), r"(?m)^environment: GLOO_SOCKET_IFNAME=nosuch0: expected one interface .*, of .*\blo \(127\.0\.0\.1\).*unset it$")
+    expect(job.errors().count("nosuch0") == 1, f"it is said more than once\n{job.tail()}")
+
+
+@case(60, processors=1)
 def no_thread_at_the_start(context):
     """A run for which the system has no more threads says which thread it could not start, and which limits there are."""
     words = ["--config", write_job(context, "threads")]

@@ -15,7 +15,7 @@ namespace {
 using testing::HasSubstr;
 
 constexpr std::int64_t kGiB = std::int64_t{1} << 30;
-const std::vector<Interface> kPresent = {{"lo", "127.0.0.1"}, {"eth0", "10.0.0.7"}};
+const std::vector<dist::Interface> kPresent = {{"lo", "127.0.0.1"}, {"eth0", "10.0.0.7"}};
 
 LaunchEnv launch_of(std::int64_t ranks, std::int64_t local_ranks) {
   LaunchEnv launch;
