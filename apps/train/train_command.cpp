@@ -112,7 +112,8 @@ int train_together(const CheckedInput& input, dist::World& world) {
   const auto& config = input.config;
   check_same_config(config, input.tokenizer_facts.chat_template, world);
   train::share_processors(world);
-  const auto lock = world.rank() == 0 ? train::lock_run_folder(config.job.dump_folder) : nullptr;
+  const std::shared_ptr<const FileLock> lock =
+      world.rank() == 0 ? train::lock_run_folder(config.job.dump_folder) : nullptr;
   const auto shape = dist::RunShape::of(config, world.size());
   const auto meshes = dist::Meshes::build(world, shape.dims);
   auto training_set = open_training_set(input, meshes.batch, world, shape);
@@ -125,7 +126,8 @@ int train_together(const CheckedInput& input, dist::World& world) {
                                .held_out = open_held_out_set(input, meshes.batch),
                                .prompts = input.prompts,
                                .tasks = open_evaluation_tasks(input),
-                               .data_facts = facts_of_data(input, world)});
+                               .data_facts = facts_of_data(input, world),
+                               .folder_lock = lock});
   const auto end = train_to_the_end(std::make_unique<train::Trainer>(std::move(run)));
   log_host_memory();
   world.shutdown();

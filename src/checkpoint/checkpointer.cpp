@@ -107,11 +107,11 @@ void Checkpointer::handle_failed_save(const CheckpointError& error) const {
         error.what());
 }
 
-void Checkpointer::write_items(const Save& save, const std::vector<Item>& items, Ranks& ranks) const {
+void Checkpointer::write_items(const Save& save, const std::vector<Item>& items, Ranks& ranks) {
   const auto start = std::chrono::steady_clock::now();
   const fs::path folder = step_folder(run_.base, save.step);
   on_rank_0(ranks, "saving checkpoint " + folder.string() + " failed", [&] {
-    clean_up(run_.base);
+    prepare_base(save.step);
     return std::string();
   });
   const std::uint64_t bytes = save.model_only && save.step > 0 ? export_whole_model(folder, items, ranks, save.options)
@@ -124,7 +124,23 @@ void Checkpointer::write_items(const Save& save, const std::vector<Item>& items,
                  save.model_only ? "model only" : "full state", format_bytes(static_cast<double>(bytes)), seconds,
                  stall);
     if (save.make_room) remove_old_steps(run_.base, static_cast<int>(options_.keep_latest_k), keep_rule_);
+    known_.learn(run_.base);
   }
+}
+
+// Called on rank 0 before each save.
+void Checkpointer::prepare_base(int step) {
+  if (run_.check_base) run_.check_base();
+  if (const auto missing = known_.take_missing(run_.base); !missing.empty()) {
+    const bool is_one = missing.size() == 1;
+    const auto& left = known_.steps();
+    spdlog::warn(
+        "{} {} gone from {}: something other than this run has removed {}. Until the save of step {} is complete, a "
+        "start {}",
+        step_list(missing), is_one ? "is" : "are", run_.base.string(), is_one ? "it" : "them", step,
+        left.empty() ? "would begin anew" : "can only go on from " + step_list({left.back()}));
+  }
+  clean_up(run_.base);
 }
 
 // If the export's dtype cannot hold the weights, saves them unchanged and throws: only the format is lost.
@@ -252,8 +268,11 @@ Loaded Checkpointer::load() {
   if (!options_.enable) return {};
   std::vector<int> damaged;
   for (;;) {
-    const std::string reply = on_rank_0(ranks_, "choosing a checkpoint to load failed",
-                                        [&] { return encode_choice(choose_load(options_, run_, damaged)); });
+    const std::string reply = on_rank_0(ranks_, "choosing a checkpoint to load failed", [&] {
+      auto choice = encode_choice(choose_load(options_, run_, damaged));
+      known_.learn(run_.base);
+      return choice;
+    });
     const LoadChoice choice = decode_choice(reply);
     if (choice.folder.empty()) return {};
     if (choice.is_finished) return {.step = choice.step, .is_finished = true};

@@ -13,6 +13,7 @@
 #include "checkpoint/dcp/item.h"
 #include "checkpoint/dcp/ranks.h"
 #include "checkpoint/dcp/step_folders.h"
+#include "checkpoint/known_steps.h"
 #include "checkpoint/run_facts.h"
 #include "config/job_config.h"
 
@@ -112,7 +113,8 @@ class Checkpointer {
     bool make_room;
     SaveOptions options;
   };
-  void write_items(const Save& save, const std::vector<Item>& items, Ranks& ranks) const;
+  void write_items(const Save& save, const std::vector<Item>& items, Ranks& ranks);
+  void prepare_base(int step);
   void handle_failed_save(const CheckpointError& error) const;
 
   const config::Checkpoint options_;
@@ -125,6 +127,7 @@ class Checkpointer {
   TimePoint last_save_;
   bool is_last_save_ = false;  // the newest write() is the last one, so no later save makes up for its failure
   bool weights_finite_ = true;
+  KnownSteps known_;  // on rank 0; after load() for the thread of the save
   AsyncSaver saver_;  // declared last: its thread uses the members above
 };
 

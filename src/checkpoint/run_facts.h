@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <map>
 #include <string>
@@ -19,6 +20,9 @@ struct RunFacts {
   std::string hf_assets_path;  // for checkpoint.initial_load_in_hf without an initial_load_path
   HuggingFaceFormat hf_format;
   std::map<std::string, std::string> texts;  // further files of every DCP folder, name -> content
+  // Throws if the run must not write to `base` any more. Called on rank 0 before each save, from the thread that writes
+  // it; null if nothing can forbid it.
+  std::function<void()> check_base;
   // Clock that measures checkpoint.interval_minutes.
   Clock now = std::chrono::steady_clock::now;
 };

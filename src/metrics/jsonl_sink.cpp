@@ -118,6 +118,11 @@ void JsonlSink::roll_back(std::int64_t finished_steps) {
   evaluations_.roll_back(finished_steps);
 }
 
+void JsonlSink::check() const {
+  HistorySink::check();
+  evaluations_.check();
+}
+
 std::int64_t last_evaluated_step(const std::filesystem::path& folder, std::int64_t finished_steps) {
   std::int64_t last = 0;
   for_each_row(folder / kEvaluationsFile, [&](std::int64_t step, const nlohmann::json&) {

@@ -101,6 +101,10 @@ void MetricsProcessor::log_gradient_norms(std::int64_t step, std::span<const dou
   for (const auto& sink : sinks_) sink->log_gradient_norms(step, norms);
 }
 
+void MetricsProcessor::check_files() const {
+  for (const auto& sink : sinks_) sink->check();
+}
+
 TimeSpent MetricsProcessor::time_spent() const {
   TimeSpent spent = time_spent_in(options_.phases(), options_.process_age());
   spent[TimeCause::kProductive] -= redone_seconds_;

@@ -59,6 +59,8 @@ class MetricsProcessor {
   void roll_back(std::int64_t finished_steps);
   // Reports the norms. Call after log() of the same step, if norms were asked for.
   void log_gradient_norms(std::int64_t step, std::span<const double> norms);
+  // Throws std::system_error if the files of rows are not there any more. Call after the last row.
+  void check_files() const;
   // Returns the metrics of the last log(), with what it added.
   const std::optional<StepMetrics>& last() const { return last_; }
 

@@ -64,6 +64,19 @@ std::optional<EarlierRun> worth_keeping(const config::JobConfig& config, std::in
   return EarlierRun{"a finished run of this configuration (" + reached + ")", {}};
 }
 
+// Says what is left of a run whose dump folder is gone.
+std::string what_is_left(const config::JobConfig& config) {
+  if (!config.checkpoint.enable || config.checkpoint.load_only)
+    return "The run saved no checkpoints: what it trained is lost";
+  const fs::path saved = config::checkpoint_folder(config), dump = config.job.dump_folder;
+  const fs::path from_dump = saved.lexically_normal().lexically_relative(dump.lexically_normal());
+  if (from_dump.empty() || *from_dump.begin() == "..")
+    return "What it trained since its last checkpoint is lost; in " + saved.string() + " there are " +
+           checkpoint::step_list(checkpoint::steps_in(saved)) + ", from which the same command goes on";
+  return "Its checkpoints were in that folder. If it was moved, set job.dump_folder to where it is now: a start goes "
+         "on from the newest one. If it was removed, a start begins anew";
+}
+
 }  // namespace
 
 std::unique_ptr<FileLock> lock_run_folder(const std::string& folder) {
@@ -78,6 +91,17 @@ std::unique_ptr<FileLock> lock_run_folder(const std::string& folder) {
           "\": another run writes there; wait for it, or choose another folder. Was this one process of several "
           "that mpirun or srun started? They do not know of each other: start them with torchrun or --nproc, or "
           "with the launcher of the MPI that is installed (srun: add --mpi=pmix)");
+}
+
+void check_run_folder_is_held(const FileLock& lock, const config::JobConfig& config) {
+  const std::string fate = lock.fate();
+  if (fate.empty()) return;
+  const std::string& folder = config.job.dump_folder;
+  throw Error("job.dump_folder = \"" + folder + "\" was removed, moved or replaced while this run wrote there: " +
+                  (fs::path(folder) / layout::kLockFile).string() + " " + fate +
+                  ". The run stops and writes nothing more there, because another run may have that name by now. " +
+                  what_is_left(config),
+              kExitFailed);
 }
 
 std::int64_t last_step_with_row(const config::JobConfig& config) {

@@ -15,6 +15,10 @@ namespace titan::train {
 // other's checkpoints for their own and delete them. Throws ConfigError.
 std::unique_ptr<FileLock> lock_run_folder(const std::string& folder);
 
+// Throws Error if the folder that `lock` is in is not at its path any more: somebody removed, moved or replaced it, and
+// another run may be there by now, whose files this run must not touch. Any thread may call this.
+void check_run_folder_is_held(const FileLock& lock, const config::JobConfig& config);
+
 // Returns the last step of a complete run that has a row in metrics.jsonl, which depends on metrics.log_freq.
 std::int64_t last_step_with_row(const config::JobConfig& config);
 

@@ -2,8 +2,11 @@
 
 #include <spdlog/spdlog.h>
 
+#include <functional>
+#include <memory>
 #include <utility>
 
+#include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "config/pipeline_plan.h"
@@ -20,6 +23,8 @@
 #include "train/guests/profiling.h"
 #include "train/guests/run_events.h"
 #include "train/guests/validation.h"
+#include "train/run_folder.h"
+#include "train/run_folder_watch.h"
 #include "train/setup.h"
 
 namespace titan::train {
@@ -44,7 +49,17 @@ void build_model_and_optimizer(RunParts& run, const TrainSpec& spec, const Token
   if (uses_float16(config.training)) run.grad_scaler = std::make_unique<optim::GradScaler>(run.world.device());
 }
 
-void build_checkpointer(RunParts& run, const TrainSpec& spec, const TokenizerFacts& tokenizer, DataFacts data) {
+// Returns what a save asks first. A thread that writes a save may outlive a run that fails, and must not keep the lock.
+std::function<void()> held_folder_check(const std::weak_ptr<const FileLock>& lock, const config::JobConfig& config) {
+  return [lock, config] {
+    const auto held = lock.lock();
+    if (!held) throw CheckpointError("the run has failed meanwhile");
+    check_run_folder_is_held(*held, config);
+  };
+}
+
+void build_checkpointer(RunParts& run, const TrainSpec& spec, const TokenizerFacts& tokenizer, DataFacts data,
+                        const std::shared_ptr<const FileLock>& folder_lock) {
   const config::JobConfig& config = run.config;
   dist::World& world = run.world;
   run.record = std::make_unique<RunRecord>(config, tokenizer, std::move(data));
@@ -63,9 +78,10 @@ void build_checkpointer(RunParts& run, const TrainSpec& spec, const TokenizerFac
   run.checkpoint_ranks = std::make_unique<checkpoint::GroupRanks>(world.group());
   run.background_ranks =
       std::make_unique<checkpoint::GroupRanks>(in_background ? world.own_group("checkpoint") : world.group());
-  run.checkpointer =
-      std::make_unique<checkpoint::Checkpointer>(config.checkpoint, run_facts(config, spec, tokenizer),
-                                                 *run.checkpoint_ranks, *run.state, run.background_ranks.get());
+  checkpoint::RunFacts facts = run_facts(config, spec, tokenizer);
+  if (folder_lock) facts.check_base = held_folder_check(folder_lock, config);
+  run.checkpointer = std::make_unique<checkpoint::Checkpointer>(
+      config.checkpoint, std::move(facts), *run.checkpoint_ranks, *run.state, run.background_ranks.get());
 }
 
 void build_validation(RunParts& run, std::unique_ptr<BatchSource> held_out, Prompts prompts) {
@@ -110,11 +126,13 @@ void add_watches(RunParts& run, MetricsLog& log) {
                .norm_is_on_host = run.world.device().is_cpu()}));
 }
 
-// Adds the guests. Their order matters: rows are logged before messages about them, a run that diverged saves
-// nothing, and a run that was asked to stop is not validated first.
+// Adds the guests. Their order matters: nothing is written to a folder that is not the run's any more, rows are logged
+// before messages about them, a run that diverged saves nothing, and a run that was asked to stop is not validated
+// first.
 void add_guests(RunParts& run, const TrainSpec& spec, const TokenizerFacts& tokenizer,
-                std::vector<EvaluationTask> tasks) {
+                std::vector<EvaluationTask> tasks, const FileLock* folder_lock) {
   const config::JobConfig& config = run.config;
+  add(run, std::make_unique<RunFolderWatch>(folder_lock, config));
   add(run, std::make_unique<FirstStep>(config, tokenizer.chat_template, run.world, *run.model, *run.metrics));
   add(run, std::make_unique<RunEvents>(*run.events, run.state->step, run.world.size()));
   auto& log = add(
@@ -164,7 +182,7 @@ RunParts build_run(RunInputs inputs) {
   run.events = std::make_unique<metrics::EventLog>(config.job.dump_folder, run.world.rank() == 0);
   run.data = std::move(inputs.data);
   build_model_and_optimizer(run, inputs.spec, inputs.tokenizer);
-  build_checkpointer(run, inputs.spec, inputs.tokenizer, std::move(inputs.data_facts));
+  build_checkpointer(run, inputs.spec, inputs.tokenizer, std::move(inputs.data_facts), inputs.folder_lock);
   build_validation(run, std::move(inputs.held_out), std::move(inputs.prompts));
   run.rollback = std::make_unique<Rollback>(Rollback::Parts{.checkpointer = *run.checkpointer,
                                                             .state = *run.state,
@@ -181,7 +199,7 @@ RunParts build_run(RunInputs inputs) {
                        .stages = {run.meshes.pp.group(), run.parameters->owned(run.world.device())},
                        .base_lr = config.optimizer.lr,
                        .max_norm = config.training.max_norm});
-  add_guests(run, inputs.spec, inputs.tokenizer, std::move(inputs.tasks));
+  add_guests(run, inputs.spec, inputs.tokenizer, std::move(inputs.tasks), inputs.folder_lock.get());
   announce(run, inputs.spec);
   return run;
 }

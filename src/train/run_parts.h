@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/process/file_lock.h"
 #include "checkpoint/checkpointer.h"
 #include "config/job_config.h"
 #include "contract/batch_source.h"
@@ -43,6 +44,8 @@ struct RunInputs {
   Prompts prompts;                         // from validation.prompts
   std::vector<EvaluationTask> tasks = {};  // from evaluation.tasks
   DataFacts data_facts = {};               // about the training data and the held-out data
+  // The result of lock_run_folder(); null on ranks other than 0.
+  std::shared_ptr<const FileLock> folder_lock = {};
 };
 
 // The parts of a run, in the order in which build_run() makes them. They refer to each other, and are destroyed in

@@ -42,6 +42,7 @@ FileLock::FileLock(const std::filesystem::path& path, const std::string& busy) {
       if (errno == EWOULDBLOCK) throw ConfigError(busy);
       throw std::system_error(errno, std::generic_category(), "lock " + path.string());
     }
+    watch_ = std::make_unique<PathWatch>(fd_, path);
     owner_ = std::make_unique<OwnerFile>(owner_path(path), busy);
   } catch (...) {
     ::close(fd_);
@@ -52,6 +53,12 @@ FileLock::FileLock(const std::filesystem::path& path, const std::string& busy) {
 FileLock::~FileLock() {
   owner_.reset();
   ::close(fd_);
+}
+
+// If only the file was removed, or a copy of the folder is in its place, the owner file still keeps others out.
+std::string FileLock::fate() const {
+  std::string fate = watch_->fate();
+  return fate.empty() || owner_->is_in_place() ? "" : fate;
 }
 
 bool is_locked(const std::filesystem::path& path) {

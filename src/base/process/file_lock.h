@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "base/files/path_watch.h"
 #include "base/process/owner_file.h"
 
 namespace titan {
@@ -19,8 +20,13 @@ class FileLock {
   FileLock(const FileLock&) = delete;
   FileLock& operator=(const FileLock&) = delete;
 
+  // Returns "" while other processes are kept out; otherwise what became of the file, to follow its name: "is gone" or
+  // "is another one now". Another process may hold a lock of the same name then. Any thread may call this.
+  std::string fate() const;
+
  private:
   int fd_;
+  std::unique_ptr<PathWatch> watch_;
   std::unique_ptr<OwnerFile> owner_;
 };
 

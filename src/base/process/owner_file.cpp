@@ -86,9 +86,13 @@ OwnerFile::~OwnerFile() {
   ticker_.reset();
   if (fd_ < 0) return;
   ::close(fd_);
-  const auto owner = read_owner(path_);
   std::error_code ignored;
-  if (owner && owner->host == own_host() && owner->pid == ::getpid()) fs::remove(path_, ignored);
+  if (is_in_place()) fs::remove(path_, ignored);
+}
+
+bool OwnerFile::is_in_place() const {
+  const auto owner = read_owner(path_);
+  return owner && owner->host == own_host() && owner->pid == ::getpid() && owner->start == start_of(::getpid());
 }
 
 bool OwnerFile::make() {

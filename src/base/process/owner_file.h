@@ -44,6 +44,9 @@ class OwnerFile {
   OwnerFile(const OwnerFile&) = delete;
   OwnerFile& operator=(const OwnerFile&) = delete;
 
+  // True if the file exists and names this process: others are refused. Any thread may call this.
+  bool is_in_place() const;
+
  private:
   bool make();
   void wait_until_stale(const std::string& busy) const;

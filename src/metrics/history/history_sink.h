@@ -22,6 +22,10 @@ class HistorySink : public MetricsSink {
     steps_.roll_back(finished_steps);
     validations_.roll_back(finished_steps);
   }
+  void check() const override {
+    steps_.check();
+    validations_.check();
+  }
 
  protected:
   HistorySink(std::filesystem::path steps, StepHistory::Format format_of_steps, std::filesystem::path validations,

@@ -82,7 +82,9 @@ void StepHistory::begin() {
 }
 
 void StepHistory::roll_back(std::int64_t finished_steps) {
+  check();
   // The file is replaced: the next row opens the new one.
+  watch_.reset();
   if (fd_ >= 0) ::close(std::exchange(fd_, -1));
   finished_steps_ = finished_steps;
   begun_ = false;
@@ -103,15 +105,21 @@ void StepHistory::put_aside() {
 void StepHistory::open() {
   fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (fd_ < 0) fail("open", path_);
+  watch_.emplace(fd_, path_);
   if (!format_.header.empty() && fs::file_size(path_) == 0) line_ = format_.header + "\n";
 }
 
 void StepHistory::append(std::string_view row) {
   begin();
+  check();
   line_.clear();
   if (fd_ < 0) open();
   line_.append(row).push_back('\n');
   if (!write_all(fd_, line_)) fail("write", path_);
+}
+
+void StepHistory::check() const {
+  if (watch_) watch_->check();
 }
 
 }  // namespace titan::metrics

@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/files/path_watch.h"
+
 namespace titan::metrics {
 
 // Drops rows of an earlier run past the step it resumed from (their steps run again), so every step has one row. Only
@@ -34,11 +36,14 @@ class StepHistory {
   // PATH.until-step-N, where N is the step, unless none of it counts any more. Creates a missing folder. Throws
   // std::system_error naming the path.
   void begin();
-  // Drops the rows past `finished_steps` now, including those of this process.
+  // Drops the rows past `finished_steps` now, including those of this process. Throws as check() does.
   void roll_back(std::int64_t finished_steps);
   // Appends `row` (without a newline); calls begin() first. When this returns, the operating system has the line: it
-  // survives the end of the process, not of the machine.
+  // survives the end of the process, not of the machine. Throws as check() does.
   void append(std::string_view row);
+  // Throws std::system_error naming the path if the rows of this process are not there any more: the file was removed
+  // or replaced.
+  void check() const;
 
  private:
   void put_aside();
@@ -49,6 +54,7 @@ class StepHistory {
   Format format_;
   bool begun_ = false;
   int fd_ = -1;
+  std::optional<PathWatch> watch_;  // of fd_
   std::string line_;
 };
 

@@ -269,6 +269,8 @@ class MetricsSink {
   virtual void on_progress(std::int64_t /*step*/, const StepProgress& /*progress*/, double /*seconds*/) {}
   // Called after a rollback: rows of steps after `finished_steps` do not count any more, and those steps run again.
   virtual void roll_back(std::int64_t /*finished_steps*/) {}
+  // Called after the last row. Throws std::system_error naming the file if what was written is not there any more.
+  virtual void check() const {}
 };
 
 }  // namespace titan::metrics

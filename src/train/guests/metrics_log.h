@@ -22,6 +22,7 @@ class MetricsLog : public StepGuest {
 
   void before_step() override { metrics_.begin_step(); }
   Verdict after_step(const StepView& step) override;
+  void finish(RunEnd /*end*/, std::int64_t /*finished_steps*/) override { metrics_.check_files(); }
 
   bool is_logged(std::int64_t step) const { return metrics_.should_log(step); }
   // Returns the loss of the last logged step; nullopt before the first.

@@ -1,5 +1,6 @@
 """Tests starts in the folder of earlier runs: a refused start changes nothing, one with nothing to do says so."""
 import re
+import shutil
 import signal
 
 from fixtures import write_job
@@ -10,8 +11,9 @@ FULL = [*SAVE, "--checkpoint.no-last_save_model_only"]
 
 
 def contents(folder):
-    """Returns {path: bytes} of all files except the lock."""
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != ".run.lock"}
+    """Returns {path: bytes} of all files except the lock and its owner's signs of life."""
+    files = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".run.lock"))
+    return {path: path.read_bytes() for path in files}
 
 
 def steps_of(folder):
@@ -167,3 +169,67 @@ def interrupted_command(context):
     code = job.wait()
     expect(code == 128 + signal.SIGINT, f"exit code {code}, expected {128 + signal.SIGINT}\n{job.tail()}")
     expect(not (context.folder / "model.pt").exists(), "half a model has the name of a whole one")
+
+
+GONE = "removed, moved or replaced while"
+
+
+def check_stopped(job, code):
+    """Checks that a run which has lost its folder says so once, with exit code 1 and without a word of success."""
+    expect(code == 1, f"exit code {code}, expected 1\n{job.tail(30)}")
+    said = [line for line in job.text().splitlines() if GONE in line and " stops: rank " not in line]
+    expect(len(said) == 1 and "training completed" not in job.text(), f"expected one reason, found {said}\n{job.tail(30)}")
+
+
+@case(60, how=["removed", "moved"])
+def folder_gone(context, how):
+    """A run whose dump folder is removed or moved ends with the reason and makes nothing there; a moved one goes on."""
+    config, folder, moved = write_job(context, "run", steps=6), context.dump("run"), context.folder / "moved"
+    gate = Gate(context, "row")
+    words = ["--config", config, *FULL]
+    job = start(context, 2, words, name="first", env=faults(context, gate.rule(at_row(3))))
+    gate.wait(job)
+    if how == "moved":
+        folder.rename(moved)
+    else:
+        shutil.rmtree(folder)
+    gate.open()
+    check_stopped(job, job.wait())
+    expect(not folder.exists(), f"it made {sorted(folder.rglob('*'))}")
+    if how == "moved":
+        again = run(context, 2, [*words, "--job.dump_folder", moved], name="again")
+        expect(f"from {moved}/checkpoint/step-2\n" in again.text() and steps_of(moved) == [1, 2, 3, 4, 5, 6], again.tail())
+
+
+@case(60, processors=1, where=["row", "save"])
+def second_run_in_place_of_the_first(context, where):
+    """A second start in the removed folder of a running one is not disturbed: the first stops before it writes there."""
+    config, folder = write_job(context, "run", steps=6), context.dump("run")
+    words, in_save = ["--config", config, *FULL], "call=write path=*/step-4.tmp/*"
+    gate, second_gate = Gate(context, "first"), Gate(context, "second")
+    first = start(context, 1, words, name="first", env=faults(context, gate.rule(in_save if where == "save" else at_row(3))))
+    gate.wait(first)
+    shutil.rmtree(folder)
+    second = start(context, 1, words, name="second", env=faults(context, second_gate.rule(in_save)))
+    second_gate.wait(second)
+    before = contents(folder)
+    gate.open()
+    check_stopped(first, first.wait())
+    expect(contents(folder) == before, f"the first run changed files of the second\n{first.tail()}")
+    second_gate.open()
+    expect(second.wait() == 0 and steps_of(folder) == [1, 2, 3, 4, 5, 6], second.tail())
+    run(context, 1, ["inspect", folder / "checkpoint/step-4", "--verify"], name="inspect")
+
+
+@case(30, processors=1)
+def checkpoints_gone(context):
+    """Checkpoints that something else removes are named at the next save, which is made; so it is for the next start."""
+    config, folder = write_job(context, "run", steps=6), context.dump("run")
+    gate = Gate(context, "row")
+    job = start(context, 1, ["--config", config, *FULL], env=faults(context, gate.rule(at_row(5))))
+    gate.wait(job)
+    shutil.rmtree(folder / "checkpoint")
+    gate.open()
+    expect(job.wait() == 0, job.tail())
+    expect(f"step-2, step-4 are gone from {folder}/checkpoint: something other than this run" in job.text(), job.tail())
+    run(context, 1, ["inspect", folder / "checkpoint/step-6", "--verify"], name="inspect")

@@ -114,5 +114,34 @@ TEST(FileLockTest, IsHeldAsLongAsItLives) {
   const FileLock again(path, "busy");
 }
 
+// The folder of a lock may be removed, moved or replaced while it is held; another process can lock it then.
+TEST(FileLockTest, KnowsWhatBecameOfIt) {
+  const test::TemporaryFolder folder;
+  const auto held = folder.path() / "held", moved = folder.path() / "moved";
+  std::filesystem::create_directory(held);
+  const FileLock lock(held / ".lock", "busy");
+  EXPECT_EQ(lock.fate(), "");
+  std::filesystem::rename(held, moved);
+  EXPECT_EQ(lock.fate(), "is gone");
+  std::filesystem::create_directory(held);
+  EXPECT_EQ(lock.fate(), "is gone");
+  {
+    std::ofstream(held / ".lock") << "";
+    EXPECT_EQ(lock.fate(), "is another one now");
+  }
+  std::filesystem::remove_all(held);
+  std::filesystem::rename(moved, held);
+  EXPECT_EQ(lock.fate(), "");
+}
+
+TEST(FileLockTest, AnOwnerFileAloneKeepsOthersOut) {
+  const test::TemporaryFolder folder;
+  const auto path = folder.path() / ".lock";
+  const FileLock lock(path, "busy");
+  std::filesystem::remove(path);
+  EXPECT_EQ(lock.fate(), "");
+  EXPECT_THROW(FileLock(path, "busy"), ConfigError);
+}
+
 }  // namespace
 }  // namespace titan

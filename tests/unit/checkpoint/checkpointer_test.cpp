@@ -212,6 +212,42 @@ TEST_F(CheckpointerTest, AFailedSaveStopsTheRunOrIsAWarning) {
   }
 }
 
+TEST_F(CheckpointerTest, AFolderThatIsNotTheRunsAnyMoreIsLeftAlone) {
+  for (const bool async : {false, true}) {
+    auto with = options();
+    with.async_mode = async ? "async" : "disabled";
+    train(with, 2);
+    fs::create_directory(base_ / "step-4.tmp");  // of another run
+    with.run.check_base = [] { throw Error("the folder is another run's", kExitFailed); };
+    EXPECT_THAT(train_error(with), HasSubstr("step-4 failed: the folder is another run's"));
+    EXPECT_EQ(folders(), (std::set<std::string>{"step-2", "step-4.tmp"}));
+    fs::remove_all(base_);
+  }
+}
+
+TEST(KnownSteps, MissesWhatSomethingElseRemoved) {
+  const TemporaryFolder base;
+  const auto make = [&](const std::string& name) {
+    fs::create_directory(base / name);
+    std::ofstream(base / name / ".metadata") << "";
+  };
+  KnownSteps known;
+  known.learn(base / "not there");
+  EXPECT_EQ(known.take_missing(base / "not there"), std::vector<int>());
+  for (const char* name : {"step-2", "step-4", "step-10"}) make(name);
+  fs::create_directory(base / "step-6");  // incomplete
+  known.learn(base.path());
+  EXPECT_EQ(known.take_missing(base.path()), std::vector<int>());
+  fs::remove_all(base / "step-4");
+  fs::remove(base / "step-6");
+  EXPECT_EQ(known.take_missing(base.path()), std::vector<int>{4});
+  EXPECT_EQ(known.take_missing(base.path()), std::vector<int>());
+  EXPECT_EQ(known.steps(), (std::vector<int>{2, 10}));
+  fs::remove_all(base.path());
+  EXPECT_EQ(known.take_missing(base.path()), (std::vector<int>{2, 10}));
+  fs::create_directory(base.path());
+}
+
 TEST_F(CheckpointerTest, FallsBackToTheNewestIntactOne) {
   train(options(), 8);
   // One with a flipped bit in its data, one without its data, one with a cut .metadata.

@@ -14,6 +14,7 @@
 #include "base/fs.h"
 #include "base/text.h"
 #include "metrics/rows/evaluation_metrics.h"
+#include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 
 namespace titan::metrics {
@@ -70,6 +71,24 @@ TEST_F(Jsonl, WritesTheContractsFieldsInOrder) {
                                 "memory_active_bytes", "memory_active_percent", "num_alloc_retries", "num_ooms"));
   EXPECT_EQ(rows().at(0)["time_to_first_step_seconds"], 3.5);
   EXPECT_FALSE(rows().at(1).contains("time_to_first_step_seconds"));
+}
+
+// Rows that are written to a removed file are lost, and those of a replaced one are another run's.
+TEST_F(Jsonl, AFileThatIsNotThereAnyMoreIsAnError) {
+  for (const bool is_replaced : {false, true}) {
+    JsonlSink sink(folder_, 0);
+    StepMetrics m;
+    m.step = 1;
+    sink.log(m);
+    EXPECT_NO_THROW(sink.check());
+    std::filesystem::remove(folder_ / "metrics.jsonl");
+    if (is_replaced) std::ofstream(folder_ / "metrics.jsonl") << "theirs\n";
+    const auto expected = HasSubstr(is_replaced ? "metrics.jsonl is another one now" : "metrics.jsonl is gone");
+    EXPECT_THAT(test::message_of<std::system_error>([&] { sink.check(); }), expected);
+    EXPECT_THAT(test::message_of<std::system_error>([&] { sink.log(m); }), expected);
+    EXPECT_THAT(test::message_of<std::system_error>([&] { sink.roll_back(0); }), expected);
+    if (is_replaced) EXPECT_EQ(read_file(folder_ / "metrics.jsonl"), "theirs\n");
+  }
 }
 
 // Rows are checked to the byte: programs read these files. A value that a row cannot have is omitted or null.
