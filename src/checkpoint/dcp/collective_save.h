@@ -32,7 +32,8 @@ struct SaveSteps {
 
 // Writes everything to temporary_folder() of `folder`, flushes it to disk and renames it into place. An error in any
 // step on any rank becomes one CheckpointError on all ranks, "<action>: ..."; then `folder` is unchanged and the
-// written files are removed. Collective. Returns the result of commit().
+// written files are removed. If the temporary folder was removed or replaced meanwhile, that is such an error, and its
+// name is left to whoever has it now. Collective. Returns the result of commit().
 std::uint64_t collective_save(const std::filesystem::path& folder, const std::string& action,
                               const std::vector<Item>& items, Ranks& ranks, const SaveSteps& steps);
 

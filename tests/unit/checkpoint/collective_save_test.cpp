@@ -109,5 +109,38 @@ TEST(CollectiveSave, NoRankHasTheErrorBeforeTheSpaceIsFree) {
   for (const std::string& error : errors) EXPECT_THAT(error, HasSubstr("commit went wrong"));
 }
 
+// Another run may have the name of the temporary folder by now, if somebody has removed the run's folder.
+TEST(CollectiveSave, AFolderThatWasReplacedMeanwhileIsLeftAlone) {
+  for (const std::string when : {"write", "commit"}) {
+    const TemporaryFolder root;
+    const auto replace = [&](const std::string& step) {
+      if (step != when) return;
+      fs::remove_all(root / "out.tmp");
+      fs::create_directory(root / "out.tmp");
+      std::ofstream(root / "out.tmp/theirs") << "kept";
+    };
+    const auto errors = run_ranks(kSavers, [&](Ranks& ranks) {
+      const int rank = ranks.rank();
+      auto steps = counting_steps(rank, "");
+      steps.write = [&, write = steps.write](const fs::path& folder, const std::vector<std::size_t>& chosen) {
+        const std::string count = rank == 0 ? write(folder, chosen) : "1";
+        if (rank == 0) replace("write");
+        return count;
+      };
+      steps.commit = [&, commit = steps.commit](const fs::path& folder, const std::vector<std::string>& written,
+                                                SavePlan& plan) {
+        const auto bytes = commit(folder, written, plan);
+        replace("commit");
+        return bytes;
+      };
+      collective_save(root / "out", "saving", two_items(rank), ranks, steps);
+    });
+    for (const std::string& error : errors)
+      EXPECT_THAT(error, HasSubstr("out.tmp is another one now: it was removed, moved or replaced"));
+    EXPECT_EQ(names_in(root.path()), (std::set<std::string>{"out.tmp"})) << when;
+    EXPECT_EQ(names_in(root / "out.tmp"), (std::set<std::string>{"theirs"})) << when;
+  }
+}
+
 }  // namespace
 }  // namespace titan::checkpoint
