@@ -4,7 +4,6 @@
 #include <string>
 
 #include "base/clock.h"
-#include "base/run_layout.h"
 #include "metrics/history/json_lines.h"
 
 namespace titan::metrics {
@@ -14,23 +13,27 @@ void EventLog::append(std::string_view event, std::int64_t step, const nlohmann:
   nlohmann::ordered_json row = {{"step", step}, {"unix_time", unix_now()}, {"event", std::string(event)}};
   if (details.is_object()) row.update(details);
   const std::lock_guard lock(mutex_);
-  if (history_) {
-    history_->append(row.dump());
-  } else {
-    waiting_.push_back(std::move(row));
-  }
+  file_.run([&] {
+    if (history_) {
+      history_->append(row.dump());
+    } else {
+      waiting_.push_back(std::move(row));
+    }
+  });
 }
 
 void EventLog::begin(bool is_fresh) {
   if (!is_writer_) return;
   const std::lock_guard lock(mutex_);
   if (history_) return;
-  const auto path = folder_ / layout::kEventsFile;
-  if (is_fresh) std::filesystem::remove(path);
-  // No step exceeds the maximum: this only drops a last line torn by a crash.
-  history_ = std::make_unique<StepHistory>(path, std::numeric_limits<std::int64_t>::max(), json_lines());
-  for (const auto& row : waiting_) history_->append(row.dump());
-  waiting_.clear();
+  file_.run([&] {
+    const auto path = folder_ / layout::kEventsFile;
+    if (is_fresh) std::filesystem::remove(path);
+    // No step exceeds the maximum: this only drops a last line torn by a crash.
+    history_ = std::make_unique<StepHistory>(path, std::numeric_limits<std::int64_t>::max(), json_lines());
+    for (const auto& row : waiting_) history_->append(row.dump());
+    waiting_.clear();
+  });
 }
 
 }  // namespace titan::metrics

@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/run_layout.h"
+#include "metrics/history/expendable.h"
 #include "metrics/history/step_history.h"
 
 namespace titan::metrics {
@@ -24,7 +26,7 @@ class EventLog {
   EventLog(std::filesystem::path folder, bool is_writer) : folder_(std::move(folder)), is_writer_(is_writer) {}
 
   // Adds a row with the members of the object `details`. Safe from any thread. begin() writes the rows that were added
-  // before it. Throws std::system_error naming the file.
+  // before it. If the file cannot be written, warns once, and adds nothing from then on.
   void append(std::string_view event, std::int64_t step, const nlohmann::ordered_json& details = {});
 
   // Opens the file. Call when the first step is done: a start that fails earlier leaves the file unchanged. `is_fresh`:
@@ -34,7 +36,8 @@ class EventLog {
  private:
   std::filesystem::path folder_;
   bool is_writer_;
-  std::mutex mutex_;                      // guards the members below
+  std::mutex mutex_;  // guards the members below
+  Expendable file_{layout::kEventsFile};
   std::unique_ptr<StepHistory> history_;  // null before begin()
   std::vector<nlohmann::ordered_json> waiting_;
 };

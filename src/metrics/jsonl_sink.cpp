@@ -118,7 +118,7 @@ void JsonlSink::roll_back(std::int64_t finished_steps) {
   evaluations_.roll_back(finished_steps);
 }
 
-void JsonlSink::check() const {
+void JsonlSink::check() {
   HistorySink::check();
   evaluations_.check();
 }

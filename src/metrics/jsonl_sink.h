@@ -23,7 +23,7 @@ class JsonlSink : public HistorySink {
   void log_evaluation(const EvaluationMetrics& metrics) override;
   void on_step(std::int64_t step) override;
   void roll_back(std::int64_t finished_steps) override;
-  void check() const override;
+  void check() override;
 
  private:
   StepHistory evaluations_;

@@ -10,6 +10,7 @@
 #include "config/keys/print.h"
 #include "metrics/console_sink.h"
 #include "metrics/grad_scale_watch.h"
+#include "metrics/guarded_sinks.h"
 #include "metrics/history/csv_sink.h"
 #include "metrics/jsonl_sink.h"
 #include "metrics/progress_bar.h"
@@ -55,6 +56,11 @@ std::unique_ptr<MetricsSink> make_tensorboard_sink(const config::JobConfig& conf
   return std::make_unique<tensorboard::TensorBoardSink>(std::move(options));
 }
 
+// Returns null for null.
+std::unique_ptr<MetricsSink> expendable(const char* files, std::unique_ptr<MetricsSink> sink) {
+  return sink ? std::make_unique<ExpendableSink>(Expendable(files), std::move(sink)) : nullptr;
+}
+
 }  // namespace
 
 std::vector<std::unique_ptr<MetricsSink>> make_sinks(const config::JobConfig& config, std::int64_t finished_steps,
@@ -64,15 +70,17 @@ std::vector<std::unique_ptr<MetricsSink>> make_sinks(const config::JobConfig& co
     if (sink) sinks.push_back(std::move(sink));
   };
   if (reporter.rank == 0) {
-    add(std::make_unique<JsonlSink>(config.job.dump_folder, finished_steps));
-    if (config.metrics.enable_csv) add(std::make_unique<CsvSink>(config.job.dump_folder, finished_steps));
+    add(std::make_unique<RecordSink>(std::make_unique<JsonlSink>(config.job.dump_folder, finished_steps)));
+    if (config.metrics.enable_csv)
+      add(expendable("metrics.csv and validation.csv",
+                     std::make_unique<CsvSink>(config.job.dump_folder, finished_steps)));
   }
   add(std::make_unique<ConsoleSink>(!config.metrics.disable_color_printing));
   if (reporter.rank == 0) {
     add(make_progress_bar(config.training.steps));
     add(std::make_unique<GradScaleWatch>());
   }
-  add(make_tensorboard_sink(config, finished_steps, reporter));
+  add(expendable("TensorBoard's files", make_tensorboard_sink(config, finished_steps, reporter)));
   return sinks;
 }
 

@@ -17,7 +17,8 @@ struct Reporter {
 
 // Returns the sinks in the order in which they are called. `finished_steps`: the step that training resumes after, 0
 // for a fresh start. Rank 0 reports for all ranks; other ranks log their lines, and write TensorBoard files with
-// metrics.save_for_all_ranks. Call once per process, because the progress bar replaces the log's sinks. `config` may
+// metrics.save_for_all_ranks. A sink whose files cannot be written ends with a warning; if that is metrics.jsonl's, its
+// failure() says why. Call once per process, because the progress bar replaces the log's sinks. `config` may
 // end before the sinks. Not collective; no file is touched before the first step ends.
 std::vector<std::unique_ptr<MetricsSink>> make_sinks(const config::JobConfig& config, std::int64_t finished_steps,
                                                      Reporter reporter);

@@ -105,6 +105,13 @@ void MetricsProcessor::check_files() const {
   for (const auto& sink : sinks_) sink->check();
 }
 
+const std::string& MetricsProcessor::record_failure() const {
+  static const std::string kNone;
+  for (const auto& sink : sinks_)
+    if (!sink->failure().empty()) return sink->failure();
+  return kNone;
+}
+
 TimeSpent MetricsProcessor::time_spent() const {
   TimeSpent spent = time_spent_in(options_.phases(), options_.process_age());
   spent[TimeCause::kProductive] -= redone_seconds_;

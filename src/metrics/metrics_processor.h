@@ -59,8 +59,11 @@ class MetricsProcessor {
   void roll_back(std::int64_t finished_steps);
   // Reports the norms. Call after log() of the same step, if norms were asked for.
   void log_gradient_norms(std::int64_t step, std::span<const double> norms);
-  // Throws std::system_error if the files of rows are not there any more. Call after the last row.
+  // Looks whether the files of rows still are there. Call after the last row.
   void check_files() const;
+  // Returns why the record of the run (metrics.jsonl) cannot be written any more; "" while it can, and on ranks that
+  // write none. Whoever runs the steps must save, and end the run.
+  const std::string& record_failure() const;
   // Returns the metrics of the last log(), with what it added.
   const std::optional<StepMetrics>& last() const { return last_; }
 

@@ -142,7 +142,11 @@ void add_guests(RunParts& run, const TrainSpec& spec, const TokenizerFacts& toke
   add_watches(run, log);
   add(run, std::make_unique<ChecksumLog>(config.job.dump_folder, config.debug.checksum_freq, *run.parameters, run.world,
                                          run.state->step));
-  add(run, std::make_unique<Checkpointing>(*run.checkpointer, *run.events, config.training.steps));
+  add(run, std::make_unique<Checkpointing>(Checkpointing::Parts{.checkpointer = *run.checkpointer,
+                                                                .events = *run.events,
+                                                                .metrics = *run.metrics,
+                                                                .world = run.world.group(),
+                                                                .last_step = config.training.steps}));
   add(run, std::make_unique<Validation>(run.validator.get(), run.samples.get()));
   if (!tasks.empty())
     run.evaluation =

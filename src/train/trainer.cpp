@@ -146,14 +146,17 @@ StepInput Trainer::fetch() {
                            std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     input.microbatches.push_back(std::move(*batch));
   }
-  // One all-reduce per step on the host: token counts, whether some rank was asked to stop, whether a save is due.
-  auto counts = at::tensor({input.local_valid_tokens, std::int64_t{stop_requested().has_value()},
-                            std::int64_t{run_.checkpointer->is_time_due()}},
-                           at::kLong);
+  // One all-reduce per step on the host: token counts, whether some rank was asked to stop, whether a save is due,
+  // whether rank 0 can still write its rows.
+  auto counts = at::tensor(
+      {input.local_valid_tokens, std::int64_t{stop_requested().has_value()},
+       std::int64_t{run_.checkpointer->is_time_due()}, std::int64_t{!run_.metrics->record_failure().empty()}},
+      at::kLong);
   run_.world.group().all_reduce(counts, dist::ReduceOp::kSum).wait();
   // The ranks that share a batch have counted the same tokens.
   input.global_valid_tokens = counts[0].item<std::int64_t>() / run_.shape.dims.ranks_of_batch();
-  input.stop = counts[1].item<std::int64_t>() > 0;
+  input.record_failed = counts[3].item<std::int64_t>() > 0;
+  input.stop = counts[1].item<std::int64_t>() > 0 || input.record_failed;
   input.save_due = counts[2].item<std::int64_t>() > 0;
   return input;
 }
@@ -174,8 +177,19 @@ Trainer::End Trainer::finish(End end) {
   wait_for_device();
   for (const auto& guest : run_.guests) guest->finish(end, finished_steps());
   spdlog::info("{}", metrics::format_goodput(run_.metrics->time_spent()));
-  if (end == End::kCompleted) announce_end();
+  if (end != End::kCompleted) return end;
+  check_record();
+  announce_end();
   return end;
+}
+
+// A run whose last rows could not be written is not a success, though its last state is saved.
+void Trainer::check_record() const {
+  const std::string failure = run_.world.group().broadcast_bytes(run_.metrics->record_failure(), 0);
+  if (!failure.empty())
+    throw Error(failure + ": the rows of the last steps are missing. Training itself is complete, at step " +
+                    std::to_string(finished_steps()) + (run_.checkpointer->saves() ? ", and saved" : ""),
+                kExitFailed);
 }
 
 void Trainer::announce_end() const {

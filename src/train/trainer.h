@@ -32,6 +32,7 @@ class Trainer {
   StepInput fetch();
   Verdict show(const StepView& step);
   End finish(End end);
+  void check_record() const;
   void announce_end() const;
   void wait_for_device() const;
 

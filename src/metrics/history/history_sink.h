@@ -22,7 +22,7 @@ class HistorySink : public MetricsSink {
     steps_.roll_back(finished_steps);
     validations_.roll_back(finished_steps);
   }
-  void check() const override {
+  void check() override {
     steps_.check();
     validations_.check();
   }

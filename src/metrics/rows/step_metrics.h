@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "base/process/step_work.h"
@@ -270,7 +271,13 @@ class MetricsSink {
   // Called after a rollback: rows of steps after `finished_steps` do not count any more, and those steps run again.
   virtual void roll_back(std::int64_t /*finished_steps*/) {}
   // Called after the last row. Throws std::system_error naming the file if what was written is not there any more.
-  virtual void check() const {}
+  virtual void check() {}
+  // Returns why the record of the run, which a resumed run continues, cannot be written any more; "" while it can. The
+  // run must end then.
+  virtual const std::string& failure() const {
+    static const std::string kNone;
+    return kNone;
+  }
 };
 
 }  // namespace titan::metrics

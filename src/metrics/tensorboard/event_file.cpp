@@ -102,12 +102,14 @@ EventFile::EventFile(const fs::path& folder, double unix_time) {
     fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
     if (fd_ < 0 && errno != EEXIST) throw_errno(path_);
   }
+  watch_.emplace(fd_, path_);
   append(EventEncoder().version(unix_time));
 }
 
 EventFile::~EventFile() { ::close(fd_); }
 
 void EventFile::append(std::string_view event) {
+  watch_->check();
   frame(event, framed_);
   if (!write_all(fd_, framed_)) throw_errno(path_);
 }

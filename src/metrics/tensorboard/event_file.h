@@ -4,8 +4,11 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
+
+#include "base/files/path_watch.h"
 
 namespace titan::metrics::tensorboard {
 
@@ -25,13 +28,15 @@ class EventFile {
   EventFile(const EventFile&) = delete;
   EventFile& operator=(const EventFile&) = delete;
 
-  // Appends an event; the operating system has it when this returns. Throws std::system_error naming the path.
+  // Appends an event; the operating system has it when this returns. Throws std::system_error naming the path, also if
+  // the file was removed or replaced.
   void append(std::string_view event);
   const std::filesystem::path& path() const { return path_; }
 
  private:
   std::filesystem::path path_;
   int fd_ = -1;
+  std::optional<PathWatch> watch_;  // of fd_
   std::string framed_;
 };
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/log.h"
 #include "base/process/phase.h"
 #include "base/process/signal.h"
@@ -14,43 +15,68 @@ namespace titan::train {
 
 Verdict Checkpointing::after_step(const StepView& step) {
   const PhaseScope phase(Phase::kCheckpoint);
-  const bool is_saved = save(step);
-  if (step.input.stop && step.number < last_step_) return stop(step.number, is_saved);
-  return Verdict::go_on();
+  if (!step.input.stop || step.number >= parts_.last_step) {
+    save(step);
+    return Verdict::go_on();
+  }
+  if (step.input.record_failed) end_without_record(step.number);
+  return stop(step.number);
 }
 
 // Saves if a save is due. The event's seconds are the time that training was blocked; with an async_mode, files are
 // written after that.
-bool Checkpointing::save(const StepView& step) {
+void Checkpointing::save(const StepView& step) {
   const auto begin = std::chrono::steady_clock::now();
   const bool is_saved =
-      checkpointer_.save(static_cast<int>(step.number), static_cast<int>(last_step_), step.input.save_due);
+      parts_.checkpointer.save(static_cast<int>(step.number), static_cast<int>(parts_.last_step), step.input.save_due);
   if (is_saved)
-    events_.append("save", step.number, {{"seconds", seconds_between(begin, std::chrono::steady_clock::now())}});
-  return is_saved;
+    parts_.events.append("save", step.number, {{"seconds", seconds_between(begin, std::chrono::steady_clock::now())}});
 }
 
 void Checkpointing::finish(RunEnd /*end*/, std::int64_t /*finished_steps*/) {
   const PhaseScope phase(Phase::kCheckpoint);
-  checkpointer_.finish();
+  parts_.checkpointer.finish();
+}
+
+// Saves the last state of this process, and waits for it. Throws CheckpointError, whatever checkpoint.on_save_error is.
+void Checkpointing::save_to_stop(std::int64_t step) {
+  const auto begin = std::chrono::steady_clock::now();
+  parts_.checkpointer.save_full(static_cast<int>(step));
+  parts_.checkpointer.finish();
+  parts_.events.append("save", step, {{"seconds", seconds_between(begin, std::chrono::steady_clock::now())}});
 }
 
 // Ends the run after a stop request. The step whose data was already fetched is done, so no sample is lost.
-Verdict Checkpointing::stop(std::int64_t step, bool is_saved) {
+Verdict Checkpointing::stop(std::int64_t step) {
   const auto signal = stop_requested();
   const std::string why = signal ? signal_name(*signal) : "another rank was asked to stop";
-  if (!checkpointer_.saves()) {
+  if (!parts_.checkpointer.saves()) {
     if (speaks_for_all())
       spdlog::warn("stopped after step {} ({}); checkpoints are not enabled, nothing was saved", step, why);
     return Verdict::ends(RunEnd::kStoppedUnsaved);
   }
-  if (!is_saved) {
-    checkpointer_.save_full(static_cast<int>(step));
-    events_.append("save", step);
-  }
-  checkpointer_.finish();  // its log lines come before the last one
-  spdlog::info("stopped after step {} of {} ({}); saved. Start the same command again to go on", step, last_step_, why);
+  save_to_stop(step);
+  spdlog::info("stopped after step {} of {} ({}); saved. Start the same command again to go on", step, parts_.last_step,
+               why);
   return Verdict::ends(RunEnd::kStopped);
+}
+
+// Ends the run on all ranks alike.
+void Checkpointing::end_without_record(std::int64_t step) {
+  const std::string failure = parts_.world.broadcast_bytes(parts_.metrics.record_failure(), 0);
+  std::string state = "checkpoints are off, so nothing is saved";
+  if (parts_.checkpointer.saves()) {
+    try {
+      save_to_stop(step);
+      state = "the state after step " + std::to_string(step) + " is saved: the same command goes on from there";
+    } catch (const CheckpointError& error) {
+      state = "nor could the state be saved, so the same command goes on from the newest checkpoint before it: " +
+              std::string(error.what());
+    }
+  }
+  throw Error("the run ends after step " + std::to_string(step) + ", because its rows cannot be written: " + failure +
+                  "; " + state,
+              kExitFailed);
 }
 
 }  // namespace titan::train

@@ -1,31 +1,40 @@
-// Saves checkpoints when they are due, and ends a run that was asked to stop, after saving.
+// Saves checkpoints when they are due. Ends a run that was asked to stop, or that cannot write its rows any more, after
+// saving.
 #pragma once
 
 #include <cstdint>
 
 #include "checkpoint/checkpointer.h"
+#include "distributed/process_group.h"
 #include "metrics/event_log.h"
+#include "metrics/metrics_processor.h"
 #include "train/step/step_guest.h"
 
 namespace titan::train {
 
 class Checkpointing : public StepGuest {
  public:
-  // `events` gets an entry for every save. It and `checkpointer` must outlive this. `last_step`: training.steps.
-  Checkpointing(checkpoint::Checkpointer& checkpointer, metrics::EventLog& events, std::int64_t last_step)
-      : checkpointer_(checkpointer), events_(events), last_step_(last_step) {}
+  // All references must outlive this.
+  struct Parts {
+    checkpoint::Checkpointer& checkpointer;
+    metrics::EventLog& events;  // gets an entry for every save
+    const metrics::MetricsProcessor& metrics;
+    dist::ProcessGroup& world;
+    std::int64_t last_step;  // training.steps
+  };
+  explicit Checkpointing(const Parts& parts) : parts_(parts) {}
 
-  // Throws CheckpointError.
+  // Throws CheckpointError, and Error if the rows cannot be written.
   Verdict after_step(const StepView& step) override;
   void finish(RunEnd end, std::int64_t finished_steps) override;
 
  private:
-  bool save(const StepView& step);
-  Verdict stop(std::int64_t step, bool is_saved);
+  void save(const StepView& step);
+  void save_to_stop(std::int64_t step);
+  Verdict stop(std::int64_t step);
+  [[noreturn]] void end_without_record(std::int64_t step);
 
-  checkpoint::Checkpointer& checkpointer_;
-  metrics::EventLog& events_;
-  std::int64_t last_step_;
+  Parts parts_;
 };
 
 }  // namespace titan::train

@@ -80,7 +80,7 @@ at::Tensor ChecksumLog::before_update(const StepView& step) {
 
 Verdict ChecksumLog::after_step(const StepView& step) {
   const PhaseScope phase(Phase::kLog);
-  begin_history(step.number);
+  file_.run([&] { begin_history(step.number); });
   if (initial_weights_.defined()) write(0, {}, std::exchange(initial_weights_, {}));
   if (is_due(step.number)) write(step.number, std::exchange(gradients_, {}), sums_of_weights());
   return Verdict::go_on();
@@ -105,7 +105,7 @@ void ChecksumLog::write(std::int64_t step, const at::Tensor& gradients, const at
   nlohmann::ordered_json row = {{"step", step}};
   if (gradients.defined()) row["gradients"] = row_part(parameters_, sums[1]);
   row["weights"] = row_part(parameters_, sums[0]);
-  history_->append(row.dump());
+  file_.run([&] { history_->append(row.dump()); });
 }
 
 }  // namespace titan::train

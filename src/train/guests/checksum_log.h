@@ -7,8 +7,10 @@
 #include <memory>
 #include <vector>
 
+#include "base/run_layout.h"
 #include "contract/train_contract.h"
 #include "distributed/world.h"
+#include "metrics/history/expendable.h"
 #include "metrics/history/step_history.h"
 #include "train/step/run_parameters.h"
 #include "train/step/step_guest.h"
@@ -41,7 +43,8 @@ class ChecksumLog : public StepGuest {
   const std::int64_t& finished_steps_;
   const RunParameters& parameters_;
   std::unique_ptr<metrics::StepHistory> history_;  // on rank 0, from the first step on
-  std::int64_t last_step_ = 0;                     // last step that after_step() saw
+  metrics::Expendable file_{layout::kChecksumsFile};
+  std::int64_t last_step_ = 0;  // last step that after_step() saw
   bool has_begun_ = false, is_fresh_ = false;
   at::Tensor initial_weights_, gradients_;  // [parameters], this rank's part, until they are written
 };

@@ -15,7 +15,8 @@ struct StepInput {
   std::vector<Batch> microbatches;       // this rank's batches
   std::int64_t local_valid_tokens = 0;   // labels that count, on this rank
   std::int64_t global_valid_tokens = 0;  // labels that count, on all ranks
-  bool stop = false;                     // some rank was asked to stop
+  bool stop = false;                     // some rank was asked to stop, or record_failed
+  bool record_failed = false;            // metrics.jsonl cannot be written any more
   bool save_due = false;                 // checkpoint.interval_minutes have passed on some rank
 };
 
