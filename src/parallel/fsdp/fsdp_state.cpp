@@ -189,6 +189,7 @@ void FsdpState::begin_forward() {
   // A module does not run within itself, nor the root within another: a forward that seems to be running has thrown.
   if (context_->iter_forward_root && context_->iter_forward_root != this && root_ != this) return;
   if (root_->callback_queued_) root_->recover(/*after_backward=*/true);
+  if (root_->owes_recovery_) root_->recover(/*after_backward=*/false);
   context_->iter_forward_root = this;
   context_->is_root_forward = root_ == this;
   context_->all_gather_stream.waits_for_current();
@@ -211,13 +212,15 @@ void FsdpState::end_forward() {
   context_->release_retired();
 }
 
-// Frees the gathered parameters, so that the next forward gathers again.
+// Frees the gathered parameters, so that the next forward gathers again. If that fails as well, as it does where
+// another rank is gone, the caller gets the error of the forward alone, and the next forward tries again.
 void FsdpState::fail_forward() noexcept {
   if (!root_ || context_->iter_forward_root != this) return;
+  root_->owes_recovery_ = true;
   try {
     root_->recover(/*after_backward=*/false);
   } catch (const std::exception& error) {
-    spdlog::error("[fsdp] cannot free what a forward that failed has gathered: {}", error.what());
+    spdlog::debug("[fsdp] cannot free yet what a forward that failed has gathered: {}", error.what());
   }
 }
 
@@ -231,6 +234,7 @@ void FsdpState::recover(bool after_backward) {
   }
   context_->release_retired();
   if (after_backward) context_->end_backward();
+  owes_recovery_ = false;
 }
 
 void FsdpState::post_forward(nn::Module& module, at::Tensor& output) {

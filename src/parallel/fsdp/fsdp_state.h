@@ -64,6 +64,7 @@ class FsdpState : public std::enable_shared_from_this<FsdpState> {
   FsdpState* root_ = nullptr;
   std::vector<FsdpState*> states_;   // root only: every state at and below it
   bool is_last_backward_ = true;     // root only: wait for reductions at the end of this backward
+  bool owes_recovery_ = false;       // root only: a forward has thrown, and recover() has not succeeded since
   bool callback_queued_ = false;     // root only: the end of this backward is announced to autograd
   std::vector<nn::Module*> to_run_;  // to run in this forward; a group acts before the first and after the last
 };

@@ -4,11 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <unistd.h>
 
 #include <stdexcept>
 
 #include "parallel/fsdp/fsdp_state.h"
 #include "parallel/fsdp/fully_shard.h"
+#include "tests/support/run_ranks.h"
 #include "tests/support/tiny_net.h"
 
 namespace titan {
@@ -17,10 +19,12 @@ namespace {
 using test::loss_of;
 using test::one_dim;
 using test::tokens_of;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using Net = test::TinyNet;
 
-enum class Fault { kNone, kForward, kBackward };
+enum class Fault { kNone, kForward, kBackward, kExit };
 
 // Makes a net with embedding, blocks and root in groups of their own; the middle block throws where `fault` says so.
 std::unique_ptr<Net> make_net(const dist::DeviceMesh& mesh, const Fault& fault,
@@ -28,6 +32,7 @@ std::unique_ptr<Net> make_net(const dist::DeviceMesh& mesh, const Fault& fault,
   auto net = std::make_unique<Net>();
   (*net->blocks)[1].add_forward_wrapper([&fault](const nn::Module::Forward& forward, const nn::Tensors& inputs) {
     if (fault == Fault::kForward) throw std::runtime_error("planted");
+    if (fault == Fault::kExit) ::_exit(7);
     auto out = forward(inputs);
     if (fault == Fault::kBackward) {
       out.register_hook([](const at::Tensor& grad) -> at::Tensor {
@@ -85,6 +90,19 @@ TEST(FullyShardRecovery, AForwardThatThrewLeavesTheModelAsItWas) {
     backward(*other, 1, world.rank());
     expect_equal_grads(*net, *other);
   });
+}
+
+// Where a rank is gone, nothing that it was part of can be finished: the others have one reason, that of the forward.
+TEST(FullyShardRecovery, ARankThatIsGoneIsOneReason) {
+  const auto ends = test::ends_of_ranks(2, [](dist::World& world) {
+    const Fault fault = world.rank() == 1 ? Fault::kExit : Fault::kNone;
+    const auto net = make_net(one_dim(world), fault);
+    backward(*net, 0, world.rank());
+  });
+  if (test::is_rank()) return;
+  EXPECT_EQ(ends.at(1).how, "exit code 7") << ends[1].said;
+  EXPECT_NE(ends.at(0).how, "exit code 0");
+  EXPECT_THAT(ends[0].said, AllOf(HasSubstr("rank 1"), Not(HasSubstr("[fsdp]"))));
 }
 
 // In PyTorch, no later backward of the model is finalized: its reductions are not waited for.
