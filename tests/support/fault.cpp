@@ -20,6 +20,8 @@
 //   do=gate:FILE   makes FILE.reached after the call, then waits until FILE.go exists; FILE.signalled shows that a
 //                  handler of this program has run meanwhile
 //   do=errno:N     fails with that errno: the n-th call and every later one
+//   do=spoil:FILE  overwrites with NaN every place of this process's memory that holds the bytes of FILE, the float32
+//                  values of a tensor; the process must not reserve large ranges (TITAN_HOST_ARENA=0)
 //   do=log:FILE    appends "CALL PATH" to FILE: every call from the n-th on
 //   once=FILE      the rule does nothing if FILE exists or cannot be made: once for all processes and restarts
 //
@@ -39,13 +41,19 @@
 #include <climits>
 #include <csignal>
 #include <cstdarg>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <deque>
+#include <fstream>
+#include <iterator>
+#include <limits>
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace {
 
@@ -83,7 +91,7 @@ void read_word(Rule& rule, const std::string& word) {
     rule.action = value.substr(0, colon);
     if (colon != std::string::npos) rule.argument = value.substr(colon + 1);
     if (rule.action != "kill" && rule.action != "gate" && rule.action != "errno" && rule.action != "log" &&
-        rule.action != "exit" && rule.action != "_exit")
+        rule.action != "exit" && rule.action != "_exit" && rule.action != "spoil")
       refuse(word);
   } else {
     refuse(word);
@@ -167,6 +175,42 @@ std::string path_at(int folder, const char* path) {
   return (::getcwd(here, sizeof(here)) ? std::string(here) : std::string()) + "/" + path;
 }
 
+// Returns begin and end of what this process may write, except its stack.
+std::vector<std::pair<std::uint64_t, std::uint64_t>> writable_ranges() {
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    std::istringstream words(line);
+    std::uint64_t begin = 0, end = 0;
+    char dash = 0;
+    std::string rights;
+    words >> std::hex >> begin >> dash >> end >> rights;
+    if (rights.starts_with("rw") && !line.ends_with("[stack]")) ranges.emplace_back(begin, end);
+  }
+  return ranges;
+}
+
+void spoil(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::string inverted{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  for (char& byte : inverted) byte = static_cast<char>(~byte);  // this copy must not be found
+  const std::vector<float> nans(inverted.size() / sizeof(float), std::numeric_limits<float>::quiet_NaN());
+  const auto memory = static_cast<int>(::syscall(SYS_openat, AT_FDCWD, "/proc/self/mem", O_RDWR | O_CLOEXEC));
+  int found = 0;
+  for (const auto& [begin, end] : writable_ranges()) {
+    std::vector<char> bytes(end - begin);
+    const long size = ::syscall(SYS_pread64, memory, bytes.data(), bytes.size(), begin);
+    for (long at = 0; at + static_cast<long>(inverted.size()) <= size; at += sizeof(float)) {
+      const auto is_same = [](char a, char b) { return static_cast<char>(~a) == b; };
+      if (!std::equal(inverted.begin(), inverted.end(), bytes.begin() + at, is_same)) continue;
+      if (::syscall(SYS_pwrite64, memory, nans.data(), inverted.size(), begin + static_cast<std::uint64_t>(at)) > 0)
+        ++found;
+    }
+  }
+  ::syscall(SYS_close, memory);
+  if (inverted.empty() || found == 0) refuse("spoil:" + path);
+}
+
 // One call: the constructor acts before it, the destructor after it.
 class Call {
  public:
@@ -188,6 +232,7 @@ class Call {
       if (rule.action == "_exit") ::_exit(std::stoi(rule.argument));
       if (rule.action == "errno") error_ = std::stoi(rule.argument);
       if (rule.action == "log") append(rule.argument, std::string(name) + " " + path + "\n");
+      if (rule.action == "spoil") spoil(rule.argument);
       if (rule.action == "gate") gate_ = rule.argument;
     }
   }

@@ -8,12 +8,16 @@
 #include <cmath>
 
 #include "base/log.h"
+#include "base/text.h"
 
 namespace titan::train {
 namespace {
 
 constexpr std::int64_t kMostInARow = 10;  // skipped steps in a row that end the run
 constexpr std::size_t kMostRecent = 64;   // steps whose batches are kept
+// An update by AdamW is at most some ten times the learning rate: with a rate below this one, weights grow for many
+// steps before they overflow.
+constexpr double kHighestRate = 1000;
 
 }  // namespace
 
@@ -21,6 +25,7 @@ DivergenceWatch::DivergenceWatch(Parts parts) : parts_(std::move(parts)) {}
 
 // Judges the norm over all ranks, so all ranks decide alike.
 at::Tensor DivergenceWatch::before_update(const StepView& step) {
+  if (first_step_ == 0) first_step_ = step.number;
   if (!parts_.judges_norm || has_warned_) return {};
   return parts_.norm_is_on_host ? veto_on_host(step.number, step.input, step.output.grad_norm)
                                 : veto_on_device(step.number, step.input, step.output.grad_norm);
@@ -34,8 +39,9 @@ at::Tensor DivergenceWatch::veto_on_host(std::int64_t step, const StepInput& inp
   }
   const auto in_a_row = counts_.in_a_row + 1;
   counts_ = {.first = step, .in_a_row = in_a_row, .longest = in_a_row, .number = 1};
-  trouble_ = {step, fmt::format("the norm of the gradients is {}", value),
-              describe(parts_.locator.locate(input.microbatches, /*with_gradients=*/true))};
+  const auto report = parts_.locator.locate(input.microbatches, /*with_gradients=*/true);
+  trouble_ = {step, fmt::format("the norm of the gradients is {}", value), describe(report),
+              ranks_of_spoilt_weights(report)};
   return is("warn") ? at::Tensor() : at::ones({}, norm.options());
 }
 
@@ -71,7 +77,7 @@ void DivergenceWatch::read_device(const StepView& step) {
     const auto norm = step.output.grad_norm.item<float>();
     if (std::isfinite(norm)) return;
     trouble_ = {step.number, fmt::format("the norm of the gradients is {}", norm),
-                "after its update: " + describe(parts_.locator.locate(step.input.microbatches, false))};
+                "after its update: " + describe(parts_.locator.locate(step.input.microbatches, false)), ""};
     return;
   }
   if (!on_device_.defined()) return;
@@ -92,11 +98,21 @@ void DivergenceWatch::forget() {
 
 // Locates the cause in the first bad step. Its gradients still exist only if it is the step `now`.
 void DivergenceWatch::locate_on_device(const StepView& now) {
-  trouble_ = {counts_.first, "the norm of the gradients is not finite", ""};
+  trouble_ = {counts_.first, "the norm of the gradients is not finite", "", ""};
   const auto found = std::ranges::find(recent_, counts_.first, [](const auto& recent) { return recent.first; });
-  trouble_.where = found == recent_.end()
-                       ? fmt::format("its batch is not kept any more at step {}", now.number)
-                       : describe(parts_.locator.locate(found->second, /*with_gradients=*/found->first == now.number));
+  if (found == recent_.end()) {
+    trouble_.where = fmt::format("its batch is not kept any more at step {}", now.number);
+    return;
+  }
+  const auto report = parts_.locator.locate(found->second, /*with_gradients=*/found->first == now.number);
+  trouble_.where = describe(report);
+  trouble_.spoilt = ranks_of_spoilt_weights(report);
+}
+
+// Returns the ranks that hold weights which no update can have made NaN or infinite; "" if there are none.
+std::string DivergenceWatch::ranks_of_spoilt_weights(const NanReport& report) const {
+  const bool are_spoilt = report.other_weights_are_small && parts_.config.optimizer.lr < kHighestRate;
+  return are_spoilt ? join(report.ranks_of_weights, ", ") : "";
 }
 
 Verdict DivergenceWatch::act(const StepView& step) {
@@ -113,8 +129,9 @@ Verdict DivergenceWatch::act(const StepView& step) {
 // Checks the weights: finite gradients can still make them non-finite.
 Verdict DivergenceWatch::check_weights(const StepView& step) {
   if (!parts_.checkpointer.saves() || has_warned_ || parts_.locator.weights_are_finite()) return Verdict::go_on();
-  trouble_ = {step.number, "the weights after the update are not finite",
-              describe(parts_.locator.locate(step.input.microbatches, /*with_gradients=*/false))};
+  const auto report = parts_.locator.locate(step.input.microbatches, /*with_gradients=*/false);
+  trouble_ = {step.number, "the weights after the update are not finite", describe(report),
+              ranks_of_spoilt_weights(report)};
   const auto end = is("skip") ? stop(step, "leaving steps out does not bring such weights back") : act(step);
   trouble_ = {};
   return end;
@@ -164,18 +181,36 @@ Verdict DivergenceWatch::roll_back(const StepView& step) {
   return stop(step, "training.on_nan = \"rollback\" could not go back, as said above");
 }
 
-Verdict DivergenceWatch::stop(const StepView& step, const std::string& advice) {
+Verdict DivergenceWatch::stop(const StepView& step, const std::string& other) {
   if (!parts_.log.is_logged(step.number)) parts_.log.log(step);
   parts_.checkpointer.finish();  // its log lines come before the last one
   if (speaks_for_all()) {
     if (!is("skip") && !is("rollback")) spdlog::error("{}", trouble_.text());
-    spdlog::error(
+    spdlog::error("{}", advice(step, other));
+  }
+  return Verdict::ends(RunEnd::kDiverged);
+}
+
+// Says what to do about a step that ends the run. `other`: what training.on_nan can do.
+std::string DivergenceWatch::advice(const StepView& step, const std::string& other) const {
+  if (trouble_.spoilt.empty())
+    return fmt::format(
         "training has diverged: at step {} {}, with optimizer.lr = {} and a learning rate of {:.3g}. It stops here, "
         "and checkpoints are of steps before. Try a smaller optimizer.lr, more lr_scheduler.warmup_steps or a smaller "
         "training.max_norm; {}",
-        trouble_.step, trouble_.what, parts_.config.optimizer.lr, step.output.lr, advice);
-  }
-  return Verdict::ends(RunEnd::kDiverged);
+        trouble_.step, trouble_.what, parts_.config.optimizer.lr, step.output.lr, other);
+  const std::string begin = fmt::format(
+      "training stops: at step {} {}, and not because of the learning rate: weights of {} are NaN or infinite, while "
+      "all others are small. ",
+      trouble_.step, trouble_.what, trouble_.spoilt);
+  if (trouble_.step == first_step_)
+    return begin +
+           "The checkpoint or the weights that this start has loaded hold them, or memory was damaged since. Start "
+           "with another checkpoint (checkpoint.load_step) or other weights";
+  return begin +
+         "Memory was damaged, or the optimizer's state that this start has loaded. Checkpoints are of steps before, "
+         "and the same command goes on from the newest one. If this comes back, test the memory of that machine or "
+         "device";
 }
 
 Value DivergenceWatch::saved() const {

@@ -63,11 +63,14 @@ class DivergenceWatch : public StepGuest {
     std::int64_t step = 0;  // 0 if none
     std::string what;       // "the norm of the gradients is nan"
     std::string where;      // describe()
+    std::string spoilt;     // ranks_of_spoilt_weights()
     std::string text() const { return "step " + std::to_string(step) + ": " + what + "; " + where; }
   };
   bool is(const char* policy) const { return parts_.config.training.on_nan == policy; }
   at::Tensor veto_on_host(std::int64_t step, const StepInput& input, const at::Tensor& norm);
   at::Tensor veto_on_device(std::int64_t step, const StepInput& input, const at::Tensor& norm);
+  std::string ranks_of_spoilt_weights(const NanReport& report) const;
+  std::string advice(const StepView& step, const std::string& other) const;
   void read_device(const StepView& step);
   void forget();
   void locate_on_device(const StepView& now);
@@ -77,7 +80,7 @@ class DivergenceWatch : public StepGuest {
   Verdict report_skipped(const StepView& step);
   void warn();
   Verdict roll_back(const StepView& step);
-  Verdict stop(const StepView& step, const std::string& advice);
+  Verdict stop(const StepView& step, const std::string& other);
 
   Parts parts_;
   Counts counts_;
@@ -86,6 +89,7 @@ class DivergenceWatch : public StepGuest {
   // Microbatches of the steps since the device was last read, the oldest first.
   std::deque<std::pair<std::int64_t, std::vector<Batch>>> recent_;
   std::int64_t total_skipped_ = 0;  // in this process
+  std::int64_t first_step_ = 0;     // of this process
   bool has_warned_ = false;
   bool has_warned_of_loss_ = false;
 };

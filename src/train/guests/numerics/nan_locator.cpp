@@ -10,6 +10,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/process/rank_process.h"
 #include "base/process/step_work.h"
 #include "base/text.h"
 #include "parallel/fsdp/fully_shard.h"
@@ -29,6 +30,12 @@ std::int64_t part_in_work() {
 
 bool is_finite(const at::Tensor& tensor) {
   return !tensor.defined() || !tensor.is_floating_point() || tensor.isfinite().all().item<bool>();
+}
+
+// True if a value is below the square root of the largest one of its dtype.
+bool is_small(const at::Tensor& value) {
+  constexpr double kRootOfFloat16 = 256, kRootOfFloat32 = 1.8e19;  // bfloat16 has the range of float32
+  return value.item<double>() < (value.scalar_type() == at::kHalf ? kRootOfFloat16 : kRootOfFloat32);
 }
 
 NotFinite count_of(const at::Tensor& tensor) {
@@ -116,6 +123,7 @@ NanReport NanLocator::locate(const std::vector<Batch>& microbatches, bool with_g
   NanReport report;
   report.num_parameters = parameters_.size();
   report.weights = gather_counts(/*of_gradients=*/false);
+  if (!report.weights.empty()) gather_weight_facts(report);
   report.has_gradients = with_gradients;
   if (with_gradients) report.gradients = gather_counts(/*of_gradients=*/true);
   gather_first(report, run_forward(microbatches));
@@ -208,6 +216,25 @@ std::vector<NanReport::Named> NanLocator::gather_counts(bool of_gradients) {
     if (count.total() > 0) bad.push_back({parameters_[i].fqn, count});
   }
   return bad;
+}
+
+void NanLocator::gather_weight_facts(NanReport& report) {
+  bool holds_bad = false, are_small = true;
+  for (const auto& parameter : parameters_) {
+    if (!parameter.local || parameter.local->tensor().numel() == 0) continue;
+    const auto tensor = parameter.local->tensor().detach();
+    if (!is_finite(tensor)) holds_bad = true;
+    if (!is_small(at::nan_to_num(tensor, 0, 0, 0).abs().max())) are_small = false;
+  }
+  const auto all = world_.all_gather_bytes((are_small ? "small " : "large ") + (holds_bad ? host_name() + " " : ""));
+  report.other_weights_are_small = true;
+  for (int rank = 0; rank < world_.size(); ++rank) {
+    const auto words = split(all[static_cast<std::size_t>(rank)], ' ');
+    if (words.at(0) != "small") report.other_weights_are_small = false;
+    if (words.size() > 2)
+      report.ranks_of_weights.push_back(
+          fmt::format("rank {} ({})", world_.ranks()[static_cast<std::size_t>(rank)], words[1]));
+  }
 }
 
 bool NanLocator::weights_are_finite() {

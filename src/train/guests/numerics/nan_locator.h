@@ -40,7 +40,12 @@ struct NanReport {
   std::optional<Output> output;
   std::vector<int> bad_loss_ranks;  // ranks whose loss was not finite when the forward was run again
   std::vector<Named> weights;       // weights that are not finite, in the model's order
-  std::vector<Named> gradients;     // the same; empty if they were not checked
+  // Ranks that hold such weights, "rank 1 (node7)".
+  std::vector<std::string> ranks_of_weights;
+  // True if there are such weights, and the finite ones are far below the largest value of their dtype: those that are
+  // not did not grow beyond it.
+  bool other_weights_are_small = false;
+  std::vector<Named> gradients;  // the same; empty if they were not checked
   bool has_gradients = false;
   std::size_t num_parameters = 0;
 };
@@ -70,6 +75,7 @@ class NanLocator {
   std::int64_t place_of(std::string_view module) const;
   void gather_first(NanReport& report, const First& first);
   std::vector<NanReport::Named> gather_counts(bool of_gradients);
+  void gather_weight_facts(NanReport& report);
 
   LanguageModel& model_;
   const RunParameters& parameters_;
