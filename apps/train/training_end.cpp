@@ -42,6 +42,7 @@ int exit_code_of_end(train::Trainer::End end) {
   if (end == train::Trainer::End::kCompleted) return kExitDone;
   if (end == train::Trainer::End::kStopped) return kExitSavedRequeue;
   if (end == train::Trainer::End::kDiverged) return kExitDiverged;
+  if (end == train::Trainer::End::kDrifted) return kExitPeerFailed;
   return 128 + stop_requested().value_or(SIGTERM);  // this rank may not have received the signal
 }
 

@@ -14,7 +14,7 @@ enum ExitCode : int {
   kExitDone = 0,
   kExitFailed = 1,
   kExitBadInput = 2,      // configuration, command line or input file
-  kExitPeerFailed = 3,    // another rank failed or hung
+  kExitPeerFailed = 3,    // another rank failed or hung, or holds a wrong copy of the weights
   kExitDiverged = 4,      // the loss is NaN or infinite (training.on_nan = "stop")
   kExitSavedRequeue = 75  // a signal asked to stop; a checkpoint is on disk (EX_TEMPFAIL)
 };

@@ -291,6 +291,8 @@ void Checkpointer::warn_of_damage(const DamagedCheckpoint& error, int step) cons
     spdlog::error("{}. Falling back to the newest intact checkpoint before step {}", error.what(), step);
 }
 
+std::string Checkpointer::newest_good() const { return saves() ? choose_good(run_, /*damaged=*/{}).folder : ""; }
+
 std::optional<int> Checkpointer::roll_back() {
   finish();
   std::vector<int> damaged;

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/clock.h"
@@ -85,6 +86,10 @@ class Checkpointer {
   // for a save under way. Returns the step of the save, or nullopt if there is none. Collective. Throws as load() and
   // finish() do.
   std::optional<int> roll_back();
+
+  // Returns the folder of the newest save that roll_back() would load; empty if there is none. Call it on rank 0, after
+  // finish().
+  std::string newest_good() const;
 
   // Loads what choose_load() chooses; collective. Throws CheckpointError on all ranks, including the errors of
   // choose_load() and CheckpointState::check_fits(). If the checkpoint is damaged, logs an error and falls back to the

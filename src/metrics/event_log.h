@@ -1,8 +1,9 @@
 // events.jsonl: what happened to a run besides its steps, one JSON object per line:
 //   {"step": 20, "unix_time": 1763890000.1, "event": "save", "seconds": 0.2}
 // `step` is the number of finished steps at the time. Event names: start and resume (of a process), save, stop (asked
-// for by a signal), nan, spike, rollback, diverged, end, and any that others append. Unlike metrics.jsonl it keeps the
-// rows of steps that a crash undid: a resume adds rows, and only a start from step 0 begins the file anew.
+// for by a signal), nan, spike, rollback, diverged, drift, drifted, end, and any that others append. Unlike
+// metrics.jsonl it keeps the rows of steps that a crash undid: a resume adds rows, and only a start from step 0 begins
+// the file anew.
 #pragma once
 
 #include <cstdint>

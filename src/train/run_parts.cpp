@@ -19,6 +19,7 @@
 #include "train/guests/memory_snapshots.h"
 #include "train/guests/metrics_log.h"
 #include "train/guests/numerics/divergence_watch.h"
+#include "train/guests/numerics/replica_watch.h"
 #include "train/guests/numerics/spike_watch.h"
 #include "train/guests/profiling.h"
 #include "train/guests/run_events.h"
@@ -114,6 +115,12 @@ void add_watches(RunParts& run, MetricsLog& log) {
     };
     add(run, std::make_unique<SpikeWatch>(config.training, run.world.device(), sum, read_steps, *run.events));
   }
+  add(run, std::make_unique<ReplicaWatch>(ReplicaWatch::Parts{
+               .check = ReplicaCheck(*run.parameters, *run.optimizer, run.meshes, run.world.group()),
+               .checkpointer = *run.checkpointer,
+               .events = *run.events,
+               .read_steps = read_steps,
+               .freq = config.debug.checksum_freq}));
   add(run, std::make_unique<DivergenceWatch>(DivergenceWatch::Parts{
                .config = config,
                .checkpointer = *run.checkpointer,
@@ -127,8 +134,8 @@ void add_watches(RunParts& run, MetricsLog& log) {
 }
 
 // Adds the guests. Their order matters: nothing is written to a folder that is not the run's any more, rows are logged
-// before messages about them, a run that diverged saves nothing, and a run that was asked to stop is not validated
-// first.
+// before messages about them, a run that diverged, or whose ranks hold different copies, saves nothing, and a run that
+// was asked to stop is not validated first.
 void add_guests(RunParts& run, const TrainSpec& spec, const TokenizerFacts& tokenizer,
                 std::vector<EvaluationTask> tasks, const FileLock* folder_lock) {
   const config::JobConfig& config = run.config;

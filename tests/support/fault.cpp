@@ -21,7 +21,9 @@
 //                  handler of this program has run meanwhile
 //   do=errno:N     fails with that errno: the n-th call and every later one
 //   do=spoil:FILE  overwrites with NaN every place of this process's memory that holds the bytes of FILE, the float32
-//                  values of a tensor; the process must not reserve large ranges (TITAN_HOST_ARENA=0)
+//                  values of a tensor; set TITAN_HOST_ARENA=0, since a large range takes long to search
+//   do=flip:FILE   inverts a bit, the highest of a float32's mantissa, of every place in this process's memory that has
+//                  the bytes of FILE, and ends the process if there is none
 //   do=log:FILE    appends "CALL PATH" to FILE: every call from the n-th on
 //   once=FILE      the rule does nothing if FILE exists or cannot be made: once for all processes and restarts
 //
@@ -44,10 +46,10 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
 #include <deque>
 #include <fstream>
-#include <iterator>
 #include <limits>
 #include <sstream>
 #include <string>
@@ -91,7 +93,7 @@ void read_word(Rule& rule, const std::string& word) {
     rule.action = value.substr(0, colon);
     if (colon != std::string::npos) rule.argument = value.substr(colon + 1);
     if (rule.action != "kill" && rule.action != "gate" && rule.action != "errno" && rule.action != "log" &&
-        rule.action != "exit" && rule.action != "_exit" && rule.action != "spoil")
+        rule.action != "exit" && rule.action != "_exit" && rule.action != "spoil" && rule.action != "flip")
       refuse(word);
   } else {
     refuse(word);
@@ -175,40 +177,69 @@ std::string path_at(int folder, const char* path) {
   return (::getcwd(here, sizeof(here)) ? std::string(here) : std::string()) + "/" + path;
 }
 
-// Returns begin and end of what this process may write, except its stack.
-std::vector<std::pair<std::uint64_t, std::uint64_t>> writable_ranges() {
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;
+// Calls found(address) for each place in this process's writable memory that has the bytes of `pattern`, except in that
+// and in its own buffer. Other threads may unmap memory meanwhile, so the kernel copies it.
+template <class Function>
+void search_memory(const std::string& pattern, Function&& found) {
+  const std::size_t overlap = pattern.size() - 1;
+  std::string block((std::size_t{1} << 22) + overlap, '\0');
+  const auto is_within = [](const char* place, const std::string& text) {
+    return place >= text.data() && place < text.data() + text.size();
+  };
+  const long memory = ::syscall(SYS_openat, AT_FDCWD, "/proc/self/mem", O_RDONLY | O_CLOEXEC);
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
-    std::istringstream words(line);
-    std::uint64_t begin = 0, end = 0;
-    char dash = 0;
-    std::string rights;
-    words >> std::hex >> begin >> dash >> end >> rights;
-    if (rights.starts_with("rw") && !line.ends_with("[stack]")) ranges.emplace_back(begin, end);
-  }
-  return ranges;
-}
-
-void spoil(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::string inverted{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-  for (char& byte : inverted) byte = static_cast<char>(~byte);  // this copy must not be found
-  const std::vector<float> nans(inverted.size() / sizeof(float), std::numeric_limits<float>::quiet_NaN());
-  const auto memory = static_cast<int>(::syscall(SYS_openat, AT_FDCWD, "/proc/self/mem", O_RDWR | O_CLOEXEC));
-  int found = 0;
-  for (const auto& [begin, end] : writable_ranges()) {
-    std::vector<char> bytes(end - begin);
-    const long size = ::syscall(SYS_pread64, memory, bytes.data(), bytes.size(), begin);
-    for (long at = 0; at + static_cast<long>(inverted.size()) <= size; at += sizeof(float)) {
-      const auto is_same = [](char a, char b) { return static_cast<char>(~a) == b; };
-      if (!std::equal(inverted.begin(), inverted.end(), bytes.begin() + at, is_same)) continue;
-      if (::syscall(SYS_pwrite64, memory, nans.data(), inverted.size(), begin + static_cast<std::uint64_t>(at)) > 0)
-        ++found;
+    unsigned long begin = 0, end = 0;
+    char mode[5] = {};
+    if (std::sscanf(line.c_str(), "%lx-%lx %4s", &begin, &end, mode) != 3 || std::string_view(mode, 2) != "rw")
+      continue;
+    for (unsigned long at = begin; at < end; at += block.size() - overlap) {
+      const long length = ::syscall(SYS_pread64, memory, block.data(), std::min(block.size(), end - at), at);
+      for (std::size_t i = 0; length > 0; ++i) {
+        i = std::string_view(block.data(), static_cast<std::size_t>(length)).find(pattern, i);
+        if (i == std::string::npos) break;
+        char* const place = reinterpret_cast<char*>(at + i);
+        if (!is_within(place, pattern) && !is_within(place, block)) found(place);
+      }
     }
   }
   ::syscall(SYS_close, memory);
-  if (inverted.empty() || found == 0) refuse("spoil:" + path);
+}
+
+// Reads a small file without a buffer, which would be one more place with its bytes.
+std::string bytes_of(const std::string& file) {
+  std::string bytes(std::size_t{1} << 20, '\0');
+  const long fd = ::syscall(SYS_openat, AT_FDCWD, file.c_str(), O_RDONLY | O_CLOEXEC);
+  bytes.resize(static_cast<std::size_t>(std::max(0L, ::syscall(SYS_read, fd, bytes.data(), bytes.size()))));
+  ::syscall(SYS_close, fd);
+  return bytes;
+}
+
+// Calls edit(place, number of bytes) for each place that has the bytes of a file; ends the process if there is none.
+template <class Function>
+void edit_memory(const std::string& file, Function&& edit) {
+  const std::string pattern = bytes_of(file);
+  int places = 0;
+  if (!pattern.empty()) {
+    search_memory(pattern, [&](char* place) {
+      edit(place, pattern.size());
+      ++places;
+    });
+  }
+  if (places > 0) return;
+  std::fprintf(stderr, "TITAN_FAULT: the bytes of %s are nowhere\n", file.c_str());
+  ::_exit(99);
+}
+
+void flip(const std::string& file) {
+  edit_memory(file, [](char* place, std::size_t) { place[2] ^= 0x40; });
+}
+
+void spoil(const std::string& file) {
+  edit_memory(file, [](char* place, std::size_t size) {
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    for (std::size_t i = 0; i + sizeof(nan) <= size; i += sizeof(nan)) std::memcpy(place + i, &nan, sizeof(nan));
+  });
 }
 
 // One call: the constructor acts before it, the destructor after it.
@@ -233,6 +264,7 @@ class Call {
       if (rule.action == "errno") error_ = std::stoi(rule.argument);
       if (rule.action == "log") append(rule.argument, std::string(name) + " " + path + "\n");
       if (rule.action == "spoil") spoil(rule.argument);
+      if (rule.action == "flip") flip(rule.argument);
       if (rule.action == "gate") gate_ = rule.argument;
     }
   }

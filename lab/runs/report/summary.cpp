@@ -67,7 +67,7 @@ Json scores_of(const RunMetrics& metrics) {
 std::string state_of(const std::vector<Event>& events) {
   for (auto event = events.rbegin(); event != events.rend(); ++event) {
     if (event->name == "end") return "completed";
-    if (event->name == "diverged") return "diverged";
+    if (event->name == "diverged" || event->name == "drifted") return event->name;
     if (event->name == "stop") return event->details.empty() ? "stopped" : "stopped (" + event->details + ")";
     if (event->name == "start" || event->name == "resume") return "running, or ended without reporting an error";
   }

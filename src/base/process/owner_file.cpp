@@ -92,7 +92,8 @@ OwnerFile::~OwnerFile() {
 
 bool OwnerFile::is_in_place() const {
   const auto owner = read_owner(path_);
-  return owner && owner->host == own_host() && owner->pid == ::getpid() && owner->start == std::to_string(read_process_stat(::getpid()).start_time);
+  return owner && owner->host == own_host() && owner->pid == ::getpid() &&
+         owner->start == std::to_string(read_process_stat(::getpid()).start_time);
 }
 
 bool OwnerFile::make() {

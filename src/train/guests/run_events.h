@@ -37,7 +37,9 @@ class RunEvents : public StepGuest {
 
  private:
   static const char* name_of(RunEnd end) {
-    return end == RunEnd::kCompleted ? "end" : end == RunEnd::kDiverged ? "diverged" : "stop";
+    if (end == RunEnd::kDiverged) return "diverged";
+    if (end == RunEnd::kDrifted) return "drifted";
+    return end == RunEnd::kCompleted ? "end" : "stop";
   }
 
   metrics::EventLog& events_;

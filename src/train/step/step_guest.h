@@ -19,6 +19,7 @@ enum class RunEnd {
   kStopped,         // by a signal, early; a checkpoint holds the state
   kStoppedUnsaved,  // the same with checkpoints off
   kDiverged,        // gradients were NaN or infinite (training.on_nan)
+  kDrifted,         // ranks hold different copies of what must be equal
 };
 
 // Says how training continues after a step.

@@ -29,6 +29,7 @@ TEST(TrainingEnd, HasAnExitCodeForEachEnd) {
   EXPECT_EQ(exit_code_of_end(End::kCompleted), 0);
   EXPECT_EQ(exit_code_of_end(End::kStopped), 75);
   EXPECT_EQ(exit_code_of_end(End::kDiverged), 4);
+  EXPECT_EQ(exit_code_of_end(End::kDrifted), 3);
 }
 
 }  // namespace

@@ -1,0 +1,31 @@
+// Hash of a tensor's bits, for comparing copies of it: reads it once, at about the speed of memory.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <utility>
+#include <vector>
+
+namespace titan::train {
+
+// The hash of a tensor of 8-byte words w[i] is the sum of w[i] times an odd number of its place, modulo 2^64; parts of
+// a few MiB are hashed one after the other, and their hashes combined by Horner's rule. A tensor with one changed bit
+// has another hash for certain: the difference is a power of two times odd numbers.
+class BitsHash {
+ public:
+  // Returns the hash of the elements' bits in row-major order, int64, 0-d, on the device of `tensor`; nothing is read
+  // back. Any dtype and size. Equal on devices of one kind only, because the parts' size depends on it.
+  at::Tensor operator()(const at::Tensor& tensor);
+
+ private:
+  // Holds the tensors that hashing a part on a device needs.
+  struct Workspace {
+    at::Tensor factors;   // int64 [words of a part]
+    at::Tensor products;  // the same
+  };
+  Workspace& workspace_on(at::Device device);
+
+  std::vector<std::pair<at::Device, Workspace>> workspaces_;
+};
+
+}  // namespace titan::train
