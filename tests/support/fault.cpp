@@ -7,10 +7,11 @@
 // A rule counts the calls of this process that match it, from 1. It matches by
 //   rank   RANK, or mpirun's or Slurm's variable of the same meaning, 0 if none is set (default: every rank)
 //   call   write (pwrite, writev, pwritev), fsync (fdatasync), rename (renameat2), unlink (unlinkat), mkdir, open (for
-//          writing); several are joined with '+' (default: all of these); and, only if named, read (pread), flock, and
-//          thread (pthread_create; its path is empty)
+//          writing); several are joined with '+' (default: all of these); and, only if named, read (pread), flock, look
+//          (stat), open_read (for reading) and thread (pthread_create; its path is empty)
 //   path   a pattern of fnmatch(3), whose * also matches slashes, for the absolute path if known; for a rename the old
 //          path (default: every path)
+//   times  the number of calls that fail with do=errno (default: no limit)
 //   after  a file; calls before it exists do not count
 //   until  a file; calls once it exists do not count
 // and acts on the n-th call (default: the first) by
@@ -19,7 +20,7 @@
 //   do=_exit:N     the same without handlers and destructors
 //   do=gate:FILE   makes FILE.reached after the call, then waits until FILE.go exists; FILE.signalled shows that a
 //                  handler of this program has run meanwhile
-//   do=errno:N     fails with that errno: the n-th call and every later one
+//   do=errno:N     fails with that errno: the n-th call and every later one, or `times` calls
 //   do=spoil:FILE  overwrites with NaN every place of this process's memory that holds the bytes of FILE, the float32
 //                  values of a tensor; set TITAN_HOST_ARENA=0, since a large range takes long to search
 //   do=flip:FILE   inverts a bit, the highest of a float32's mantissa, of every place in this process's memory that has
@@ -33,6 +34,7 @@
 #include <fnmatch.h>
 #include <pthread.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -62,7 +64,7 @@ namespace {
 struct Rule {
   int rank = -1;
   std::string calls, path = "*", action, argument, once, after, until;
-  int n = 1;
+  int n = 1, times = INT_MAX;
   std::atomic<int> seen = 0;
 };
 
@@ -82,6 +84,8 @@ void read_word(Rule& rule, const std::string& word) {
     rule.path = value;
   } else if (key == "n") {
     rule.n = std::stoi(value);
+  } else if (key == "times") {
+    rule.times = std::stoi(value);
   } else if (key == "after") {
     rule.after = value;
   } else if (key == "until") {
@@ -242,21 +246,25 @@ void spoil(const std::string& file) {
   });
 }
 
+// True for calls that change nothing, which a rule must name.
+bool is_quiet(std::string_view call) {
+  return call == "read" || call == "flock" || call == "look" || call == "open_read" || call == "thread";
+}
+
 // One call: the constructor acts before it, the destructor after it.
 class Call {
  public:
   Call(const char* name, const std::string& path) {
     if (rules().empty()) return;
     for (auto& rule : rules()) {
-      const std::string_view call = name;
-      const bool is_any = rule.calls.empty() && call != "read" && call != "flock" && call != "thread";
+      const bool is_any = rule.calls.empty() && !is_quiet(name);
       if (!is_any && rule.calls.find("+" + std::string(name) + "+") == std::string::npos) continue;
       if (::fnmatch(rule.path.c_str(), path.c_str(), 0) != 0) continue;
       if (!rule.after.empty() && ::access(rule.after.c_str(), F_OK) != 0) continue;
       if (!rule.until.empty() && ::access(rule.until.c_str(), F_OK) == 0) continue;
       const int seen = ++rule.seen;
       const bool goes_on = rule.action == "errno" || rule.action == "log";
-      if (goes_on ? seen < rule.n : seen != rule.n) continue;
+      if (goes_on ? seen < rule.n || seen - rule.n >= rule.times : seen != rule.n) continue;
       if (!rule.once.empty() && !make_file(rule.once.c_str(), O_EXCL)) continue;
       if (rule.action == "kill") ::kill(::getpid(), SIGKILL);
       if (rule.action == "exit") std::exit(std::stoi(rule.argument));
@@ -287,8 +295,8 @@ Function* next(const char* name) {
 }
 
 int open_by(int (*real)(const char*, int, ...), const char* path, int flags, mode_t mode) {
-  if (rules().empty() || (flags & O_ACCMODE) == O_RDONLY) return real(path, flags, mode);
-  const Call call("open", path_at(AT_FDCWD, path));
+  if (rules().empty()) return real(path, flags, mode);
+  const Call call((flags & O_ACCMODE) == O_RDONLY ? "open_read" : "open", path_at(AT_FDCWD, path));
   return call.fails() ? -1 : real(path, flags, mode);
 }
 
@@ -323,6 +331,9 @@ ssize_t pread(int fd, void* data, size_t size, off_t at) {
 }
 ssize_t pread64(int fd, void* data, size_t size, off64_t at) {
   TITAN_FAULT_PASS_ON(pread64, "read", path_of(fd), fd, data, size, at);
+}
+int stat(const char* path, struct stat* status) noexcept {
+  TITAN_FAULT_PASS_ON(stat, "look", path_at(AT_FDCWD, path), path, status);
 }
 int flock(int fd, int operation) noexcept { TITAN_FAULT_PASS_ON(flock, "flock", path_of(fd), fd, operation); }
 int fsync(int fd) { TITAN_FAULT_PASS_ON(fsync, "fsync", path_of(fd), fd); }
