@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "checkpoint/dcp/checkpoint_io.h"
 #include "checkpoint/dcp/step_folders.h"
+#include "checkpoint/io/read_error.h"
 #include "checkpoint/tools/inspect.h"
 #include "checkpoint/tools/inspect_print.h"
 #include "checkpoint/tools/verify.h"
@@ -39,6 +40,10 @@ std::vector<Fault> verify_steps(const fs::path& folder, std::vector<StepInfo>& s
   std::vector<Fault> all;
   for (StepInfo& step : steps) {
     if (step.state == StepInfo::State::kIncomplete) continue;
+    if (step.state == StepInfo::State::kUnreadable) {
+      all.push_back({"", step.name + ": " + step.detail});
+      continue;
+    }
     const auto faults = checkpoint::verify_checkpoint(folder / step.name);
     if (faults.empty()) continue;
     step.state = StepInfo::State::kDamaged;
@@ -50,8 +55,10 @@ std::vector<Fault> verify_steps(const fs::path& folder, std::vector<StepInfo>& s
 }
 
 int exit_code(const std::vector<StepInfo>& steps) {
-  const auto is_damaged = [](const StepInfo& step) { return step.state == StepInfo::State::kDamaged; };
-  return std::ranges::any_of(steps, is_damaged) ? kExitFailed : kExitDone;
+  const auto is_bad = [](const StepInfo& step) {
+    return step.state == StepInfo::State::kDamaged || step.state == StepInfo::State::kUnreadable;
+  };
+  return std::ranges::any_of(steps, is_bad) ? kExitFailed : kExitDone;
 }
 
 int inspect_steps(const InspectFlags& flags, std::vector<StepInfo> steps) {
@@ -130,6 +137,8 @@ bool is_checkpoint(const fs::path& path) {
   try {
     checkpoint::detect_kind(path);
     return true;
+  } catch (const checkpoint::ReadError&) {
+    throw;
   } catch (const CheckpointError&) {
     return false;
   }

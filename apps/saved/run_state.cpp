@@ -7,6 +7,7 @@
 #include "base/process/file_lock.h"
 #include "base/run_layout.h"
 #include "base/text.h"
+#include "checkpoint/io/read_error.h"
 #include "config/load.h"
 #include "config/paths.h"
 #include "distributed/parallel_dims.h"
@@ -147,7 +148,11 @@ fs::path newest_checkpoint(const fs::path& path) {
   if (steps.empty() && fs::is_regular_file(path / kConfigFile))
     throw CheckpointError(path.string() + " is a run without checkpoints: " + folder.string() + " has none");
   if (steps.empty()) return path;
-  if (const StepInfo* newest = newest_complete(steps)) return folder / newest->name;
+  const StepInfo* newest = newest_complete(steps);
+  for (const StepInfo& step : steps)
+    if (step.state == StepInfo::State::kUnreadable && (newest == nullptr || step.step > newest->step))
+      throw checkpoint::ReadError(step.detail + ". Or name an older one");
+  if (newest != nullptr) return folder / newest->name;
   throw CheckpointError(folder.string() + " has no complete checkpoint; titan-train inspect " + folder.string() +
                         " says what is wrong with each");
 }

@@ -12,6 +12,7 @@
 #include "checkpoint/dcp/checkpoint_io.h"
 #include "checkpoint/hugging_face/generation_config.h"
 #include "checkpoint/hugging_face/hugging_face.h"
+#include "checkpoint/io/read_error.h"
 #include "checkpoint/tools/convert.h"
 #include "checkpoint/whole/load_weights.h"
 #include "checkpoint/whole/weights_file.h"
@@ -54,6 +55,8 @@ fs::path find_checkpoint(const TrainedModelOptions& options) {
     const fs::path found = newest_checkpoint(given);
     checkpoint::detect_kind(found);
     return found;
+  } catch (const checkpoint::ReadError&) {
+    throw;
   } catch (const CheckpointError& error) {
     throw ConfigError(begin + error.what() + expected);
   }

@@ -110,8 +110,11 @@ void Checkpointer::handle_failed_save(const CheckpointError& error) const {
 void Checkpointer::write_items(const Save& save, const std::vector<Item>& items, Ranks& ranks) {
   const auto start = std::chrono::steady_clock::now();
   const fs::path folder = step_folder(run_.base, save.step);
+  bool replaces = false;  // on rank 0
   on_rank_0(ranks, "saving checkpoint " + folder.string() + " failed", [&] {
     prepare_base(save.step);
+    std::error_code error;
+    replaces = fs::exists(fs::symlink_status(folder, error));
     return std::string();
   });
   const std::uint64_t bytes = save.model_only && save.step > 0 ? export_whole_model(folder, items, ranks, save.options)
@@ -123,6 +126,7 @@ void Checkpointer::write_items(const Save& save, const std::vector<Item>& items,
     spdlog::info("Saved checkpoint {} ({}, {}) in {:.2f} s{}", folder.string(),
                  save.model_only ? "model only" : "full state", format_bytes(static_cast<double>(bytes)), seconds,
                  stall);
+    if (replaces) say_replaced(folder, save.step);
     if (save.make_room) remove_old_steps(run_.base, static_cast<int>(options_.keep_latest_k), keep_rule_);
     known_.learn(run_.base);
   }
@@ -141,6 +145,16 @@ void Checkpointer::prepare_base(int step) {
         left.empty() ? "would begin anew" : "can only go on from " + step_list({left.back()}));
   }
   clean_up(run_.base);
+}
+
+void Checkpointer::say_replaced(const fs::path& folder, int step) const {
+  const auto found = passed_over_.find(step);
+  if (found == passed_over_.end()) {
+    spdlog::info("{} was there already; this save has replaced it", folder.string());
+  } else {
+    spdlog::warn("{} was {} when this run looked for a checkpoint to load; this save has replaced it", folder.string(),
+                 found->second);
+  }
 }
 
 // If the export's dtype cannot hold the weights, saves them unchanged and throws: only the format is lost.
@@ -274,6 +288,7 @@ Loaded Checkpointer::load() {
       return choice;
     });
     const LoadChoice choice = decode_choice(reply);
+    passed_over_ = choice.passed_over;
     if (choice.folder.empty()) return {};
     if (choice.is_finished) return {.step = choice.step, .is_finished = true};
     try {
@@ -286,7 +301,8 @@ Loaded Checkpointer::load() {
   }
 }
 
-void Checkpointer::warn_of_damage(const DamagedCheckpoint& error, int step) const {
+void Checkpointer::warn_of_damage(const DamagedCheckpoint& error, int step) {
+  passed_over_[step] = "damaged";
   if (ranks_.rank() == 0)
     spdlog::error("{}. Falling back to the newest intact checkpoint before step {}", error.what(), step);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -93,7 +94,8 @@ class Checkpointer {
 
   // Loads what choose_load() chooses; collective. Throws CheckpointError on all ranks, including the errors of
   // choose_load() and CheckpointState::check_fits(). If the checkpoint is damaged, logs an error and falls back to the
-  // newest intact one before it, unless load_step named it.
+  // newest intact one before it, unless load_step named it. Never falls back from a checkpoint that only cannot be read
+  // (read_error.h).
   Loaded load();
 
  private:
@@ -101,7 +103,8 @@ class Checkpointer {
   Loaded load_choice(const LoadChoice& choice);
   bool is_excluded(const Item& item) const;
   std::vector<Item> wanted_items(bool model_only) const;
-  void warn_of_damage(const DamagedCheckpoint& error, int step) const;
+  void warn_of_damage(const DamagedCheckpoint& error, int step);
+  void say_replaced(const std::filesystem::path& folder, int step) const;
   void check_fits(const LoadChoice& choice);
   void write(int step, bool model_only, bool is_last);
   SaveOptions save_options() const;
@@ -132,8 +135,9 @@ class Checkpointer {
   TimePoint last_save_;
   bool is_last_save_ = false;  // the newest write() is the last one, so no later save makes up for its failure
   bool weights_finite_ = true;
-  KnownSteps known_;  // on rank 0; after load() for the thread of the save
-  AsyncSaver saver_;  // declared last: its thread uses the members above
+  KnownSteps known_;                        // on rank 0; after load() for the thread of the save
+  std::map<int, std::string> passed_over_;  // step -> what load() and roll_back() found instead of a good checkpoint
+  AsyncSaver saver_;                        // declared last: its thread uses the members above
 };
 
 }  // namespace titan::checkpoint

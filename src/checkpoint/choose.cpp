@@ -11,6 +11,8 @@
 #include "checkpoint/dcp/metadata.h"
 #include "checkpoint/dcp/step_folders.h"
 #include "checkpoint/hugging_face/hugging_face_files.h"
+#include "checkpoint/io/discard.h"
+#include "checkpoint/io/read_error.h"
 #include "checkpoint/torchtitan_keys.h"
 #include "checkpoint/whole/weights_file.h"
 
@@ -19,13 +21,13 @@ namespace fs = std::filesystem;
 namespace {
 
 // True if `folder` is a complete last save with checkpoint.last_save_in_hf, whose index is written last.
-bool is_hugging_face(const fs::path& folder) { return fs::exists(folder / kHuggingFaceIndex); }
+bool is_hugging_face(const fs::path& folder) { return is_there(folder / kHuggingFaceIndex); }
 
 // True if `folder` is a complete last save of adapters in PEFT's format.
-bool has_adapters_alone(const fs::path& folder) { return fs::exists(folder / layout::kAdapterConfig); }
+bool has_adapters_alone(const fs::path& folder) { return is_there(folder / layout::kAdapterConfig); }
 
 // True if `folder` is a last save with checkpoint.last_save_as = "file".
-bool is_one_file(const fs::path& folder) { return fs::exists(folder / layout::kModelFile); }
+bool is_one_file(const fs::path& folder) { return is_there(folder / layout::kModelFile); }
 
 // True if `folder` is a complete last save in a format of the model only.
 bool is_export(const fs::path& folder) {
@@ -40,46 +42,108 @@ bool has_readable_metadata(const fs::path& folder) {
   try {
     read_metadata(folder);
     return true;
+  } catch (const ReadError&) {
+    throw;
   } catch (const CheckpointError& error) {
     spdlog::error("{} is damaged, looking at older checkpoints: {}", folder.string(), error.what());
     return false;
   }
 }
 
-void drop_damaged(const fs::path& base, std::vector<int>& complete, std::vector<int>& damaged) {
-  std::erase_if(complete, [&](int step) {
-    if (std::ranges::count(damaged, step) > 0) return true;
-    if (has_readable_metadata(step_folder(base, step))) return false;
-    damaged.push_back(step);
-    return true;
-  });
-  if (complete.empty() && !damaged.empty())
-    throw CheckpointError("every checkpoint in " + base.string() + " is damaged (" + step_list(damaged) +
-                          "); the errors are above. Move the folder away to start from the beginning");
+// The steps of a run, by what can be seen of them.
+struct Steps {
+  std::vector<int> folders;  // all of them
+  std::vector<int> complete = {};
+  std::vector<int> damaged = {};
+  std::map<int, std::string> passed_over = {};  // step -> what it is instead: "incomplete (no .metadata)"
+  std::map<int, std::string> unreadable = {};   // step -> the error of the system
+};
+
+std::string why_incomplete(const fs::path& folder) {
+  if (is_there(folder / layout::kMetadataFile)) return "incomplete (its .metadata is not a file)";
+  return listing_of(folder).empty() ? "incomplete (an empty folder)" : "incomplete (no .metadata)";
 }
 
-LoadChoice choose_own(const config::Checkpoint& options, const RunFacts& run, const std::vector<int>& steps,
-                      std::vector<int> damaged) {
+Steps find_steps(const fs::path& base, std::vector<int> damaged) {
+  const StepEntries entries = step_entries(base);
+  Steps steps{.folders = entries.folders, .damaged = std::move(damaged)};
+  for (const int step : entries.others) {
+    steps.passed_over[step] = "not a folder";
+    warn_once(step_folder(base, step).string() + " is not a folder, and is passed over");
+  }
+  for (const int step : entries.folders) {
+    const fs::path folder = step_folder(base, step);
+    try {
+      if (is_saved(folder)) {
+        steps.complete.push_back(step);
+      } else {
+        steps.passed_over[step] = why_incomplete(folder);
+      }
+    } catch (const ReadError& error) {
+      steps.unreadable[step] = error.what();
+    }
+  }
+  return steps;
+}
+
+// Returns "step-3 is incomplete (no .metadata); step-4 is damaged. ", or "" if nothing was passed over.
+std::string passed_over_text(const Steps& steps) {
+  std::vector<std::string> texts;
+  for (const auto& [step, what] : steps.passed_over) texts.push_back(layout::step_name(step) + " is " + what);
+  return texts.empty() ? "" : join(texts, "; ") + ". ";
+}
+
+// Throws if the folder that cannot be read may be the checkpoint to load: an older one must not be loaded in its place.
+// `wanted`: the step to load, or -1 for the newest.
+void check_readable(const Steps& steps, int wanted) {
+  for (const auto& [step, error] : steps.unreadable) {
+    const bool may_be_newest = wanted < 0 && (steps.complete.empty() || step > steps.complete.back());
+    if (step == wanted || may_be_newest)
+      throw ReadError(error + (step == wanted ? "" : ". Or move " + layout::step_name(step) + " away"));
+    warn_once(layout::step_name(step) + " is passed over: " + error);
+  }
+}
+
+void drop_damaged(const fs::path& base, Steps& steps) {
+  std::erase_if(steps.complete, [&](int step) {
+    bool is_damaged = std::ranges::count(steps.damaged, step) > 0;
+    if (!is_damaged && !has_readable_metadata(step_folder(base, step))) {
+      steps.damaged.push_back(step);
+      is_damaged = true;
+    }
+    if (is_damaged) steps.passed_over[step] = "damaged";
+    return is_damaged;
+  });
+}
+
+// Throws if none of the steps can be loaded.
+void check_any_complete(const fs::path& base, const Steps& steps) {
+  if (!steps.complete.empty()) return;
+  if (!steps.damaged.empty())
+    throw CheckpointError("every checkpoint in " + base.string() + " is damaged (" + step_list(steps.damaged) +
+                          "); the errors are above. Move the folder away to start from the beginning");
+  throw CheckpointError(base.string() + " holds " + step_list(steps.folders) +
+                        ", but none of them is complete (a complete one has a .metadata file): " +
+                        passed_over_text(steps) + "Move the folder away to start from the beginning");
+}
+
+LoadChoice choose_own(const config::Checkpoint& options, const RunFacts& run, Steps& steps) {
   const fs::path& base = run.base;
-  const std::string where = base.string();
   const auto folder = [&](int step) { return step_folder(base, step); };
-  std::vector<int> complete = steps;
-  std::erase_if(complete, [&](int step) { return !is_complete(folder(step)) && !is_export(folder(step)); });
-  if (options.load_step < 0) drop_damaged(base, complete, damaged);
-  if (complete.empty())
-    throw CheckpointError(where + " holds " + step_list(steps) +
-                          ", but none of them is complete (a complete one has a .metadata file). Move the "
-                          "folder away to start from the beginning");
+  const std::vector<int>& complete = steps.complete;
+  if (options.load_step < 0) drop_damaged(base, steps);
+  check_readable(steps, static_cast<int>(options.load_step));
+  check_any_complete(base, steps);
   int step = complete.back();
   if (options.load_step >= 0) {
     step = static_cast<int>(options.load_step);
     if (std::ranges::count(complete, step) == 0)
-      throw CheckpointError("checkpoint.load_step = " + std::to_string(step) + ", but " + where +
+      throw CheckpointError("checkpoint.load_step = " + std::to_string(step) + ", but " + base.string() +
                             " has no complete checkpoint of that step; it has " + step_list(complete));
   }
   if (step == 0) return {folder(0).string(), 0, true};
   if (is_full(folder(step))) return {folder(step).string(), step, false};
-  const bool is_finished = options.load_step < 0 && damaged.empty() && step >= run.training_steps;
+  const bool is_finished = options.load_step < 0 && steps.damaged.empty() && step >= run.training_steps;
   if (is_finished) return {.folder = folder(step).string(), .step = step, .model_only = true, .is_finished = true};
   const std::string hint =
       has_adapters_alone(folder(step))
@@ -115,8 +179,8 @@ void warn_if_not_finite(const RunFacts& run, const LoadChoice& choice) {
 // Returns the newest complete step in `folder` or one folder below; empty if there is none.
 fs::path newest_step(const fs::path& folder) {
   std::vector<fs::path> places = {folder};
-  for (const auto& entry : fs::directory_iterator(folder))
-    if (entry.is_directory()) places.push_back(entry.path());
+  for (const std::string& name : listing_of(folder))
+    if (type_of(folder / name) == fs::file_type::directory) places.push_back(folder / name);
   std::pair<int, fs::path> newest = {-1, {}};
   for (const auto& place : places)
     for (const int step : steps_in(place))
@@ -126,7 +190,7 @@ fs::path newest_step(const fs::path& folder) {
 
 // Describes a path that is not a checkpoint, and says what to set instead.
 std::string what_it_is(const fs::path& path) {
-  if (!fs::exists(path)) return "does not exist";
+  if (!is_there(path)) return "does not exist";
   const auto is_weights = [](const fs::directory_entry& entry) { return entry.path().extension() == ".safetensors"; };
   if (std::ranges::any_of(fs::directory_iterator(path), is_weights))
     return "holds weights in Hugging Face's format: set checkpoint.initial_load_in_hf = true";
@@ -183,8 +247,10 @@ LoadChoice choose_initial(const config::Checkpoint& options, const RunFacts& run
 }  // namespace
 
 std::string encode_choice(const LoadChoice& choice) {
-  return nlohmann::json{{"folder", choice.folder}, {"step", choice.step},       {"model_only", choice.model_only},
-                        {"in_hf", choice.in_hf},   {"is_file", choice.is_file}, {"is_finished", choice.is_finished}}
+  return nlohmann::json{{"folder", choice.folder},          {"step", choice.step},
+                        {"model_only", choice.model_only},  {"in_hf", choice.in_hf},
+                        {"is_file", choice.is_file},        {"is_finished", choice.is_finished},
+                        {"passed_over", choice.passed_over}}
       .dump();
 }
 
@@ -195,28 +261,32 @@ LoadChoice decode_choice(const std::string& bytes) {
           .model_only = json.at("model_only").get<bool>(),
           .in_hf = json.at("in_hf").get<bool>(),
           .is_file = json.at("is_file").get<bool>(),
-          .is_finished = json.at("is_finished").get<bool>()};
+          .is_finished = json.at("is_finished").get<bool>(),
+          .passed_over = json.at("passed_over").get<std::map<int, std::string>>()};
 }
 
 LoadChoice choose_load(const config::Checkpoint& options, const RunFacts& run, std::vector<int> damaged) {
   const fs::path& base = run.base;
   recover_replacements(base);
-  const std::vector<int> steps = steps_in(base);
-  if (!steps.empty()) {
-    const LoadChoice choice = choose_own(options, run, steps, std::move(damaged));
+  Steps steps = find_steps(base, std::move(damaged));
+  if (!steps.folders.empty()) {
+    LoadChoice choice = choose_own(options, run, steps);
+    choice.passed_over = steps.passed_over;
     if (choice.is_finished) return choice;
     if (!options.initial_load_path.value_or("").empty())
       spdlog::warn("checkpoint.initial_load_path is ignored: {} has checkpoints, and a run goes on from its own",
                    base.string());
-    spdlog::info("Checkpoints in {}: {}. Loading {} from {}", base.string(), step_list(steps),
-                 choice.model_only ? "the model only" : "the full state", choice.folder);
+    spdlog::info("Checkpoints in {}: {}. {}Loading {} from {}", base.string(), step_list(steps.folders),
+                 passed_over_text(steps), choice.model_only ? "the model only" : "the full state", choice.folder);
     warn_if_not_finite(run, choice);
     return choice;
   }
-  if (options.load_step > 0)
+  if (options.load_step >= 0)
     throw CheckpointError("checkpoint.load_step = " + std::to_string(options.load_step) + ", but " + base.string() +
                           " has no checkpoints");
-  return choose_initial(options, run);
+  LoadChoice choice = choose_initial(options, run);
+  choice.passed_over = steps.passed_over;
+  return choice;
 }
 
 LoadChoice choose_good(const RunFacts& run, const std::vector<int>& damaged) {

@@ -1,6 +1,7 @@
 // Chooses the checkpoint that a starting run loads. Called on rank 0; nothing here is collective.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -14,8 +15,9 @@ struct LoadChoice {
   int step = 0;        // 0 for the model only
   bool model_only = false;
   bool in_hf = false;
-  bool is_file = false;      // one file with the weights (whole/weights_file.h)
-  bool is_finished = false;  // the run has all its steps; `folder` is its last save, model only
+  bool is_file = false;                         // one file with the weights (whole/weights_file.h)
+  bool is_finished = false;                     // the run has all its steps; `folder` is its last save, model only
+  std::map<int, std::string> passed_over = {};  // step -> what it is instead of a checkpoint to load: "damaged"
 
   bool operator==(const LoadChoice&) const = default;
 };
@@ -27,7 +29,7 @@ LoadChoice decode_choice(const std::string& bytes);
 // Returns the run's own newest resumable checkpoint, or else what initial_load_* names. Logs what was found, what is
 // loaded, and what is not and why. `damaged`: steps found to be damaged. Never silently ignores an existing run: throws
 // CheckpointError if it has no complete checkpoint, if load_step does not exist or cannot be resumed, or if an
-// unfinished run has only model-only saves.
+// unfinished run has only model-only saves; ReadError if the checkpoint to load cannot be read.
 LoadChoice choose_load(const config::Checkpoint& options, const RunFacts& run, std::vector<int> damaged);
 
 // Returns the run's newest full state that is_of_numbers() and is not in `damaged`, to which a diverged run rolls back.

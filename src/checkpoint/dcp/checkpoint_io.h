@@ -32,7 +32,8 @@ struct LoadOptions {
 
 // Fills the tensors of `items` in place, regardless of how many ranks wrote them, and returns the values; optional
 // values that the checkpoint lacks are absent. Throws CheckpointError on all ranks if a key is missing or a shape
-// differs on any rank, DamagedCheckpoint if a file is missing, truncated or changed; tensors may then be partly filled.
+// differs on any rank or a file cannot be read (read_error.h), DamagedCheckpoint if a file is missing, truncated or
+// changed; tensors may then be partly filled.
 Values load(const std::filesystem::path& folder, const std::vector<Item>& items, Ranks& ranks,
             const LoadOptions& options = {});
 Values load(const std::filesystem::path& folder, const std::vector<Item>& items, dist::ProcessGroup& group,

@@ -9,10 +9,10 @@
 
 #include "base/error.h"
 #include "base/fs.h"
-#include "base/run_layout.h"
 #include "checkpoint/dcp/checkpoint_io.h"
-#include "checkpoint/dcp/metadata.h"
+#include "checkpoint/dcp/step_folders.h"
 #include "checkpoint/io/discard.h"
+#include "checkpoint/io/read_error.h"
 
 namespace titan::checkpoint {
 namespace fs = std::filesystem;
@@ -23,8 +23,11 @@ fs::path without_trailing_slash(const fs::path& folder) {
   return folder.has_filename() ? folder : folder.parent_path();
 }
 
-// True if `folder` holds a complete checkpoint of either format (its last file was written).
-bool is_saved(const fs::path& folder) { return layout::is_complete_save(folder); }
+// True if there is anything under that name, also a link that leads nowhere.
+bool is_taken(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(fs::symlink_status(path, error));
+}
 
 void sync_parent(const fs::path& folder) {
   const fs::path parent = folder.parent_path();
@@ -40,7 +43,7 @@ fs::path replaced_folder(const fs::path& folder) { return without_trailing_slash
 void put_in_place(const fs::path& folder) {
   const fs::path target = without_trailing_slash(folder);
   const fs::path temporary = temporary_folder(folder);
-  if (!fs::exists(target)) {
+  if (!is_taken(target)) {
     fs::rename(temporary, target);
     sync_parent(target);
     return;
@@ -105,10 +108,10 @@ void put_in_place_by_removal(const fs::path& folder) {
 void recover_replacement(const fs::path& folder) {
   const fs::path target = without_trailing_slash(folder);
   const fs::path aside = replaced_folder(folder);
-  if (!fs::exists(aside)) return;
+  if (!is_there(aside)) return;
   if (is_saved(target)) {
     free_name(aside);  // otherwise it would come back once `target` is removed
-  } else if (is_saved(aside) && (!fs::exists(target) || discard(target))) {  // put_in_place_by_removal() was killed
+  } else if (is_saved(aside) && (!is_taken(target) || discard(target))) {  // put_in_place_by_removal() was killed
     fs::rename(aside, target);
     sync_parent(target);
   }

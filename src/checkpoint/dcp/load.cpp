@@ -14,6 +14,7 @@
 #include "checkpoint/format/dtype.h"
 #include "checkpoint/io/checksums.h"
 #include "checkpoint/io/on_threads.h"
+#include "checkpoint/io/read_error.h"
 #include "checkpoint/names/torchtitan_main.h"
 
 namespace titan::checkpoint {
@@ -100,11 +101,14 @@ ReadItems read(const fs::path& folder, const Metadata& metadata, const LoadPlan&
   return loaded;
 }
 
-// Turns an error into DamagedCheckpoint: for errors while reading, not for a mismatch with the wanted items (the plan).
+// Turns errors in the content into DamagedCheckpoint, but not a mismatch with the wanted items (the plan), nor an error
+// of the operating system.
 template <typename Step>
 auto or_damaged(Step&& step) {
   try {
     return step();
+  } catch (const ReadError&) {
+    throw;
   } catch (const CheckpointError& error) {
     throw DamagedCheckpoint(error.what());
   }

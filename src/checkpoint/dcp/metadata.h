@@ -68,7 +68,7 @@ std::string encode_metadata(const Metadata& metadata, const StorageOrder& storag
 // for boxes outside their tensor, and for chunks or values without a storage location.
 Metadata decode_metadata(std::string bytes, const std::string& what);
 
-// Reads `folder`/.metadata. Throws CheckpointError if it is missing or damaged.
+// Reads `folder`/.metadata. Throws CheckpointError if it is missing or damaged, ReadError if it cannot be read.
 Metadata read_metadata(const std::filesystem::path& folder);
 
 // Reads .metadata with the folder's checksums, if it has some that belong to it. Throws CheckpointError if the bytes
@@ -79,7 +79,7 @@ struct VerifiedMetadata {
 };
 VerifiedMetadata read_verified_metadata(const std::filesystem::path& folder);
 
-// True if the folder holds a finished checkpoint: .metadata is written last.
+// True if the folder holds a finished checkpoint: .metadata is written last. Throws ReadError.
 bool is_complete(const std::filesystem::path& folder);
 
 }  // namespace titan::checkpoint

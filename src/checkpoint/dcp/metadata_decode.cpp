@@ -4,12 +4,12 @@
 #include <limits>
 
 #include "base/error.h"
-#include "base/fs.h"
 #include "base/log.h"
 #include "base/run_layout.h"
 #include "checkpoint/dcp/metadata.h"
 #include "checkpoint/format/dtype.h"
 #include "checkpoint/format/pickle_reader.h"
+#include "checkpoint/io/read_error.h"
 
 namespace titan::checkpoint {
 namespace {
@@ -295,11 +295,7 @@ std::string read_metadata_bytes(const std::filesystem::path& folder) {
   if (!is_complete(folder))
     throw CheckpointError(folder.string() +
                           " is not a complete checkpoint: it has no .metadata file, which a save writes last");
-  try {
-    return read_file(folder / layout::kMetadataFile);
-  } catch (const DataError& error) {
-    throw CheckpointError(error.what());
-  }
+  return read_whole(folder / layout::kMetadataFile);
 }
 
 }  // namespace
@@ -355,9 +351,6 @@ VerifiedMetadata read_verified_metadata(const std::filesystem::path& folder) {
   return result;
 }
 
-bool is_complete(const std::filesystem::path& folder) {
-  std::error_code error;
-  return std::filesystem::is_regular_file(folder / layout::kMetadataFile, error);
-}
+bool is_complete(const std::filesystem::path& folder) { return is_file(folder / layout::kMetadataFile); }
 
 }  // namespace titan::checkpoint

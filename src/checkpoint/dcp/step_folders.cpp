@@ -9,21 +9,30 @@
 #include "checkpoint/dcp/commit.h"
 #include "checkpoint/dcp/metadata.h"
 #include "checkpoint/io/discard.h"
+#include "checkpoint/io/read_error.h"
 
 namespace titan::checkpoint {
 namespace fs = std::filesystem;
 
 fs::path step_folder(const fs::path& base, int step) { return base / layout::step_name(step); }
 
-std::vector<int> steps_in(const fs::path& base, std::string_view suffix) {
-  std::vector<int> steps;
-  if (!fs::is_directory(base)) return steps;
-  for (const auto& entry : fs::directory_iterator(base)) {
-    const auto step = layout::step_of(entry.path().filename().string(), suffix);
-    if (step && entry.is_directory()) steps.push_back(*step);
+StepEntries step_entries(const fs::path& base, std::string_view suffix) {
+  StepEntries entries;
+  for (const std::string& name : listing_of(base)) {
+    const auto step = layout::step_of(name, suffix);
+    if (!step) continue;
+    (type_of(base / name) == fs::file_type::directory ? entries.folders : entries.others).push_back(*step);
   }
-  std::sort(steps.begin(), steps.end());
-  return steps;
+  std::ranges::sort(entries.folders);
+  std::ranges::sort(entries.others);
+  return entries;
+}
+
+std::vector<int> steps_in(const fs::path& base, std::string_view suffix) { return step_entries(base, suffix).folders; }
+
+bool is_saved(const fs::path& folder) {
+  return is_file(folder / layout::kMetadataFile) || is_file(folder / layout::kHuggingFaceIndex) ||
+         is_file(folder / layout::kAdapterConfig) || is_file(folder / layout::kModelFile);
 }
 
 std::string step_list(const std::vector<int>& steps) {
@@ -42,7 +51,7 @@ void clean_up(const fs::path& base) {
   discard_remains(base);
 }
 
-bool is_of_numbers(const fs::path& folder) { return !fs::exists(folder / layout::kNotFiniteFile); }
+bool is_of_numbers(const fs::path& folder) { return !is_there(folder / layout::kNotFiniteFile); }
 
 namespace {
 
@@ -64,13 +73,23 @@ void remove_step(const fs::path& folder) {
   }
 }
 
+// True for a complete checkpoint. One that cannot be looked at stays, and is not counted.
+bool is_removable(const fs::path& folder) {
+  try {
+    return is_complete(folder);
+  } catch (const ReadError& error) {
+    warn_once(error.what());
+    return false;
+  }
+}
+
 }  // namespace
 
 void remove_old_steps(const fs::path& base, int keep_latest, const KeepRule& rule) {
   if (keep_latest == 0) return;
   try {
     std::vector<int> steps = steps_in(base);
-    std::erase_if(steps, [&](int step) { return !is_complete(step_folder(base, step)); });
+    std::erase_if(steps, [&](int step) { return !is_removable(step_folder(base, step)); });
     const auto keep = static_cast<std::size_t>(keep_latest);
     const auto special = rule ? rule(steps) : std::nullopt;
     const auto good =

@@ -13,8 +13,21 @@ namespace titan::checkpoint {
 
 std::filesystem::path step_folder(const std::filesystem::path& base, int step);
 
-// Returns all N with a folder "step-N<suffix>" in `base`, ascending.
+// The N of what is named "step-N<suffix>" in a folder, ascending.
+struct StepEntries {
+  std::vector<int> folders;
+  std::vector<int> others;  // files, and links that lead nowhere
+};
+
+// Returns those in `base`; none if it is not a folder. Throws ReadError.
+StepEntries step_entries(const std::filesystem::path& base, std::string_view suffix = "");
+
+// Returns only the folders.
 std::vector<int> steps_in(const std::filesystem::path& base, std::string_view suffix = "");
+
+// True if `folder` holds a complete checkpoint of any format: its last file was written. Throws ReadError, so that a
+// folder that cannot be looked at is not taken for an incomplete one.
+bool is_saved(const std::filesystem::path& folder);
 
 // Returns "step-2, step-4", or "none".
 std::string step_list(const std::vector<int>& steps);

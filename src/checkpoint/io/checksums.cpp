@@ -8,6 +8,7 @@
 #include "base/fs.h"
 #include "base/json_error.h"
 #include "checkpoint/io/crc32.h"
+#include "checkpoint/io/read_error.h"
 
 namespace titan::checkpoint {
 namespace fs = std::filesystem;
@@ -53,11 +54,12 @@ void write_checksums(const fs::path& folder, const Checksums& checksums) {
 
 std::optional<Checksums> read_checksums(const fs::path& folder) {
   const fs::path path = folder / kChecksumsFile;
-  std::error_code error;
-  if (!fs::exists(path, error)) return std::nullopt;
+  if (!is_there(path)) return std::nullopt;
   try {
-    if (fs::file_size(path) > kLongest) throw CheckpointError("it is too long");
-    return parse(Json::parse(read_file(path)));
+    if (size_of(path).value_or(0) > kLongest) throw CheckpointError("it is too long");
+    return parse(Json::parse(read_whole(path)));
+  } catch (const ReadError&) {
+    throw;
   } catch (const std::exception& problem) {
     throw CheckpointError(path.string() + " is damaged: " + json_error_text(problem.what()) +
                           ". Remove it to read the checkpoint without its checksums");
@@ -67,12 +69,11 @@ std::optional<Checksums> read_checksums(const fs::path& folder) {
 std::vector<std::string> wrong_sizes(const fs::path& folder, const Checksums& checksums) {
   std::vector<std::string> wrong;
   for (const auto& [name, expected] : checksums.files) {
-    std::error_code error;
-    const std::uintmax_t size = fs::file_size(folder / name, error);
-    if (error) {
-      wrong.push_back(name + " is missing (" + error.message() + ")");
-    } else if (size != expected.size) {
-      wrong.push_back(name + " has " + std::to_string(size) + " bytes, " + kChecksumsFile + " says " +
+    const auto size = size_of(folder / name);
+    if (!size) {
+      wrong.push_back(name + " is missing");
+    } else if (*size != expected.size) {
+      wrong.push_back(name + " has " + std::to_string(*size) + " bytes, " + kChecksumsFile + " says " +
                       std::to_string(expected.size));
     }
   }

@@ -33,10 +33,11 @@ FileChecksum checksum_of(std::string_view bytes);
 // Writes the file durably. Throws std::system_error.
 void write_checksums(const std::filesystem::path& folder, const Checksums& checksums);
 
-// Returns nullopt if the folder has none. Throws CheckpointError for a file that write_checksums() does not write.
+// Returns nullopt if the folder has none. Throws CheckpointError for a file that write_checksums() does not write, and
+// ReadError.
 std::optional<Checksums> read_checksums(const std::filesystem::path& folder);
 
-// Returns one line per file that is missing or has another size.
+// Returns one line per file that is missing or has another size. Throws ReadError.
 std::vector<std::string> wrong_sizes(const std::filesystem::path& folder, const Checksums& checksums);
 
 // Returns "__0_0.distcp has the checksum 0a1b2c3d, titan.checksums.json says ...", or "" if they are equal.

@@ -13,7 +13,9 @@
 
 #include "base/error.h"
 #include "checkpoint/io/crc32.h"
+#include "checkpoint/io/interruptions.h"
 #include "checkpoint/io/on_threads.h"
+#include "checkpoint/io/read_error.h"
 
 namespace titan::checkpoint {
 namespace {
@@ -54,14 +56,16 @@ void OutputFile::stop_direct() {
 }
 
 void OutputFile::write_out(const char* data, std::size_t size) {
+  Interruptions interruptions;
   while (size > 0) {
     const ssize_t written = ::write(fd_, data, size);
-    if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && interruptions.may_repeat()) continue;
     if (written < 0 && errno == EINVAL && direct_) {  // the file system accepts the flag but not the write
       stop_direct();
       continue;
     }
     if (written < 0) fail("write", path_, errno);
+    interruptions.reset();
     // The rest of a block after a short write is not aligned.
     if (direct_ && static_cast<std::size_t>(written) < size) stop_direct();
     data += written;
@@ -128,10 +132,12 @@ void PlacedFile::write(std::uint64_t offset, const void* data, std::size_t size)
   } else {
     pieces_.push_back({offset, size, crc});
   }
+  Interruptions interruptions;
   while (size > 0) {
     const ssize_t written = ::pwrite(fd_, bytes, size, static_cast<off_t>(offset));
-    if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && interruptions.may_repeat()) continue;
     if (written < 0) fail("write", path_, errno);
+    interruptions.reset();
     bytes += written;
     offset += static_cast<std::uint64_t>(written);
     size -= static_cast<std::size_t>(written);
@@ -144,16 +150,61 @@ void PlacedFile::finish() {
   if (::close(fd) != 0) fail("close", path_, errno);
 }
 
-InputFile::InputFile(std::filesystem::path path)
-    : path_(std::move(path)), fd_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC)) {
-  if (fd_ < 0) fail("open", path_, errno);
+namespace {
+
+// Opens a regular file to read. Returns an errno, or 0 with the descriptor and the size.
+int open_to_read(const std::filesystem::path& path, int& fd, std::uint64_t& size) {
+  const int opened = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (opened < 0) return errno;
   struct stat status {};
-  if (::fstat(fd_, &status) != 0 || !S_ISREG(status.st_mode)) {
-    const int error = S_ISREG(status.st_mode) ? errno : EISDIR;
-    ::close(fd_);
-    fail("read", path_, error);
+  const int error = ::fstat(opened, &status) != 0 ? errno : S_ISREG(status.st_mode) ? 0 : EISDIR;
+  if (error != 0) {
+    ::close(opened);
+    return error;
   }
-  size_ = static_cast<std::uint64_t>(status.st_size);
+  fd = opened;
+  size = static_cast<std::uint64_t>(status.st_size);
+  return 0;
+}
+
+// Holds what is still to be read of a range.
+struct Rest {
+  std::uint64_t offset;
+  char* bytes;
+  std::size_t size;
+};
+
+// Reads until nothing is left. Returns an errno, or 0; with a rest if the file ends.
+int read_from(int fd, Rest& rest) {
+  Interruptions interruptions;
+  while (rest.size > 0) {
+    const ssize_t got = ::pread(fd, rest.bytes, rest.size, static_cast<off_t>(rest.offset));
+    if (got < 0 && interruptions.may_repeat()) continue;
+    if (got < 0) return errno;
+    if (got == 0) return 0;
+    interruptions.reset();
+    rest.bytes += got;
+    rest.offset += static_cast<std::uint64_t>(got);
+    rest.size -= static_cast<std::size_t>(got);
+  }
+  return 0;
+}
+
+// Does the same through a new descriptor: one that has become stale stays so.
+int read_anew(const std::filesystem::path& path, Rest& rest) {
+  int fd = -1;
+  std::uint64_t size = 0;
+  if (const int error = open_to_read(path, fd, size)) return error;
+  const int error = read_from(fd, rest);
+  ::close(fd);
+  return error;
+}
+
+}  // namespace
+
+InputFile::InputFile(std::filesystem::path path) : path_(std::move(path)) {
+  const auto attempt = [this] { return open_to_read(path_, fd_, size_); };
+  if (const int error = retry_after(attempt(), "open", path_, attempt)) fail_to_read("open", path_, error);
   // Tensors are read from front to back; with this advice Linux reads twice as far ahead. Failure does not matter.
   ::posix_fadvise(fd_, 0, 0, POSIX_FADV_SEQUENTIAL);
 }
@@ -161,18 +212,21 @@ InputFile::InputFile(std::filesystem::path path)
 InputFile::~InputFile() { ::close(fd_); }
 
 void InputFile::read(std::uint64_t offset, void* data, std::size_t size) const {
-  auto* bytes = static_cast<char*>(data);
-  while (size > 0) {
-    const ssize_t got = ::pread(fd_, bytes, size, static_cast<off_t>(offset));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail("read", path_, errno);
-    if (got == 0)
-      throw CheckpointError(path_.string() + " ends at byte " + std::to_string(offset) + ", but " +
-                            std::to_string(size) + " more bytes are expected there: the file is truncated");
-    bytes += got;
-    offset += static_cast<std::uint64_t>(got);
-    size -= static_cast<std::size_t>(got);
+  Rest rest{offset, static_cast<char*>(data), size};
+  if (int error = read_from(fd_, rest)) {
+    error = retry_after(error, "read", path_, [&] { return read_anew(path_, rest); });
+    if (error != 0) fail_to_read("read", path_, error);
   }
+  if (rest.size > 0)
+    throw CheckpointError(path_.string() + " ends at byte " + std::to_string(rest.offset) + ", but " +
+                          std::to_string(rest.size) + " more bytes are expected there: the file is truncated");
+}
+
+std::string read_whole(const std::filesystem::path& path) {
+  const InputFile file(path);
+  std::string bytes(file.size(), '\0');
+  file.read(0, bytes.data(), bytes.size());
+  return bytes;
 }
 
 }  // namespace titan::checkpoint

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <future>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace titan::checkpoint {
@@ -79,6 +80,8 @@ class PlacedFile {
   std::vector<Piece> pieces_;
 };
 
+// An existing file. Errors that may pass are retried (read_error.h); one that stays is a ReadError. A missing file, or
+// one that ends early, is a plain CheckpointError: the checkpoint is damaged.
 class InputFile {
  public:
   explicit InputFile(std::filesystem::path path);
@@ -93,8 +96,11 @@ class InputFile {
 
  private:
   std::filesystem::path path_;
-  int fd_;
+  int fd_ = -1;
   std::uint64_t size_ = 0;
 };
+
+// Returns all bytes of a file. Throws as InputFile does.
+std::string read_whole(const std::filesystem::path& path);
 
 }  // namespace titan::checkpoint

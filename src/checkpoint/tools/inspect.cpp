@@ -15,6 +15,7 @@
 #include "checkpoint/format/dtype.h"
 #include "checkpoint/hugging_face/hugging_face_files.h"
 #include "checkpoint/io/checksums.h"
+#include "checkpoint/io/read_error.h"
 #include "checkpoint/names/torchtitan_main.h"
 #include "checkpoint/torchtitan_keys.h"
 
@@ -36,9 +37,8 @@ std::uint64_t tensor_bytes(c10::ScalarType dtype, const std::vector<std::int64_t
 std::vector<FileInfo> files_of(const fs::path& path) {
   if (!fs::is_directory(path)) return {{path.filename(), fs::file_size(path)}};
   std::vector<FileInfo> files;
-  for (const auto& entry : fs::directory_iterator(path)) {
-    if (entry.is_regular_file()) files.push_back({entry.path().filename(), entry.file_size()});
-  }
+  for (const std::string& name : listing_of(path))
+    if (const auto size = size_of(path / name)) files.push_back({name, *size});
   std::sort(files.begin(), files.end(), [](const FileInfo& a, const FileInfo& b) { return a.name < b.name; });
   return files;
 }
@@ -133,6 +133,8 @@ Inspection inspect_checkpoint(const fs::path& path) {
     } else {
       inspect_stream(out);
     }
+  } catch (const ReadError&) {
+    throw;
   } catch (const CheckpointError& error) {
     throw DamagedCheckpoint(error.what());
   }

@@ -43,7 +43,8 @@ struct Inspection {
 // True if there is state of an optimizer, as in a checkpoint of a run, or of another program that uses the engine.
 bool has_optimizer(const Inspection& checkpoint);
 
-// Throws CheckpointError when `path` is not a checkpoint, or DamagedCheckpoint when it cannot be read.
+// Throws CheckpointError when `path` is not a checkpoint, DamagedCheckpoint when its content is wrong, ReadError when
+// it cannot be read.
 Inspection inspect_checkpoint(const std::filesystem::path& path);
 
 // Returns the fingerprint of the tokenizer of the run that saved `path` (TokenizerFacts::fingerprint). nullopt if the

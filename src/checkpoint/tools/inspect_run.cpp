@@ -7,6 +7,8 @@
 
 #include "base/error.h"
 #include "base/run_layout.h"
+#include "checkpoint/dcp/step_folders.h"
+#include "checkpoint/io/read_error.h"
 #include "checkpoint/tools/inspect.h"
 
 namespace titan::checkpoint {
@@ -21,18 +23,14 @@ std::optional<std::int64_t> step_in(const std::string& name) {
   return std::nullopt;
 }
 
-StepInfo inspect_step(const fs::path& folder, std::int64_t step) {
-  StepInfo info;
-  info.name = folder.filename();
-  info.step = step;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.is_regular_file()) info.bytes += entry.file_size();
-  }
+// Fills in what `folder` holds. Throws ReadError.
+void look_into(const fs::path& folder, StepInfo& info) {
+  for (const std::string& name : listing_of(folder)) info.bytes += size_of(folder / name).value_or(0);
   if (info.name.ends_with(".tmp")) {
     info.detail = "a save under way, or what an interrupted one left";
   } else if (info.name.ends_with(".replaced")) {
     info.detail = "set aside while a new one moves in; the next load or save puts things right";
-  } else if (!layout::is_complete_save(folder)) {
+  } else if (!is_saved(folder)) {
     info.detail = "no .metadata: the save did not end";
   } else {
     try {
@@ -44,10 +42,24 @@ StepInfo inspect_step(const fs::path& folder, std::int64_t step) {
                                                                : "model only";
       info.saved_at = inside.saved_at;
       info.ranks = inside.ranks;
+    } catch (const ReadError&) {
+      throw;
     } catch (const CheckpointError& error) {
       info.state = StepInfo::State::kDamaged;
       info.detail = error.what();
     }
+  }
+}
+
+StepInfo inspect_step(const fs::path& folder, std::int64_t step) {
+  StepInfo info;
+  info.name = folder.filename();
+  info.step = step;
+  try {
+    look_into(folder, info);
+  } catch (const ReadError& error) {
+    info.state = StepInfo::State::kUnreadable;
+    info.detail = error.what();
   }
   return info;
 }
@@ -56,10 +68,9 @@ StepInfo inspect_step(const fs::path& folder, std::int64_t step) {
 
 std::vector<StepInfo> inspect_run(const fs::path& folder) {
   std::vector<StepInfo> steps;
-  if (!fs::is_directory(folder)) return steps;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    const auto step = entry.is_directory() ? step_in(entry.path().filename()) : std::nullopt;
-    if (step) steps.push_back(inspect_step(entry.path(), *step));
+  for (const std::string& name : listing_of(folder)) {
+    const auto step = step_in(name);
+    if (step && type_of(folder / name) == fs::file_type::directory) steps.push_back(inspect_step(folder / name, *step));
   }
   std::sort(steps.begin(), steps.end(),
             [](const StepInfo& a, const StepInfo& b) { return std::tie(a.step, a.name) < std::tie(b.step, b.name); });

@@ -13,9 +13,10 @@ namespace titan::checkpoint {
 struct StepInfo {
   std::string name;
   std::int64_t step = 0;
-  enum class State { kComplete, kIncomplete, kDamaged } state = State::kIncomplete;
+  // Unreadable: an error of the system; it may be whole.
+  enum class State { kComplete, kIncomplete, kDamaged, kUnreadable } state = State::kIncomplete;
   std::string holds;   // "full", "model only", "model, optimizer", "Hugging Face"; empty if not known
-  std::string detail;  // why it is incomplete or damaged
+  std::string detail;  // why it is not complete
   std::uint64_t bytes = 0;
   std::optional<std::int64_t> saved_at;  // seconds since 1970, when it became complete
   std::optional<std::int64_t> ranks;     // number of ranks that saved it

@@ -19,6 +19,8 @@ const char* state_text(StepInfo::State state) {
       return "complete";
     case StepInfo::State::kIncomplete:
       return "incomplete";
+    case StepInfo::State::kUnreadable:
+      return "unreadable";
     case StepInfo::State::kDamaged:
       return "damaged";
   }

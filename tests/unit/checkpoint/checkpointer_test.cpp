@@ -276,6 +276,41 @@ TEST_F(CheckpointerTest, FallsBackToTheNewestIntactOne) {
   EXPECT_THAT(train_error(options()), HasSubstr("step-8, step-6, step-4"));
 }
 
+// A link whose target the system cannot look up stands for a disk that does not answer.
+void make_unreadable(const fs::path& file) {
+  fs::remove(file);
+  fs::create_symlink(std::string(300, 'x'), file);
+}
+
+TEST_F(CheckpointerTest, WhatCannotBeReadIsNeverPassedOverForAnOlderOne) {
+  train(options(), 6);
+  fs::copy(base_ / "step-6", folder_ / "good", fs::copy_options::recursive);
+  for (const char* name : {"__0_0.distcp", ".metadata", "titan.checksums.json"}) {
+    make_unreadable(base_ / "step-6" / name);
+    EXPECT_THAT(train_error(options()), AllOf(HasSubstr(name), HasSubstr("the checkpoint may be whole")));
+    EXPECT_TRUE(fs::is_symlink(base_ / "step-6" / name));
+    fs::remove_all(base_ / "step-6");
+    fs::copy(folder_ / "good", base_ / "step-6", fs::copy_options::recursive);
+  }
+  make_unreadable(base_ / "step-4/.metadata");
+  EXPECT_EQ(train(options(), 7), 6) << "an older one does not matter";
+  auto named = options();
+  named.load_step = 4;
+  EXPECT_THAT(train_error(named), HasSubstr("File name too long"));
+}
+
+TEST_F(CheckpointerTest, PassesOverWhatIsNotAFolder) {
+  train(options(), 4);
+  fs::create_symlink("step-13", base_ / "step-13");
+  fs::create_symlink("step-6", base_ / "step-6");
+  std::ofstream(base_ / "step-15") << "mine";
+  fs::create_directories(base_ / "step-8/.metadata");
+  EXPECT_EQ(steps_in(base_), (std::vector<int>{2, 4, 8}));
+  EXPECT_EQ(step_entries(base_).others, (std::vector<int>{6, 13, 15}));
+  EXPECT_EQ(train(options(), 6), 4);
+  EXPECT_EQ(train(options(), 7), 6) << "the link was not replaced by the save";
+}
+
 TEST_F(CheckpointerTest, KeepsWhatTheRuleNames) {
   auto with = options();
   with.interval = 1;
@@ -432,8 +467,12 @@ TEST_F(CheckpointerTest, ReadsOnlyWhereNothingIsToBeSaved) {
 }
 
 TEST(LoadChoice, ReachesTheOtherRanksAsItIs) {
-  const LoadChoice choice{
-      .folder = "out/\xc3\xbc \"b\"/step-7", .step = 7, .in_hf = true, .is_file = true, .is_finished = true};
+  const LoadChoice choice{.folder = "out/\xc3\xbc \"b\"/step-7",
+                          .step = 7,
+                          .in_hf = true,
+                          .is_file = true,
+                          .is_finished = true,
+                          .passed_over = {{8, "damaged"}, {12, "incomplete (no .metadata)"}}};
   EXPECT_EQ(decode_choice(encode_choice(choice)), choice);
   const LoadChoice model{.folder = "x", .model_only = true};
   EXPECT_EQ(decode_choice(encode_choice(model)), model);

@@ -11,6 +11,8 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "checkpoint/io/crc32.h"
+#include "checkpoint/io/read_error.h"
+#include "tests/unit/checkpoint/thread_ranks.h"
 
 namespace titan::checkpoint {
 namespace {
@@ -53,6 +55,43 @@ TEST_P(OutputFileIn, HasEveryByteInItsPlace) {
 // A disk's file system, written around the page cache, and memory's, where many systems do not allow that.
 INSTANTIATE_TEST_SUITE_P(Files, OutputFileIn, ::testing::Values(".", "/dev/shm"),
                          [](const auto& folder) { return std::string(folder.index == 0 ? "Disk" : "Memory"); });
+
+// A name that is too long, which stands for all errors of the system that are not about the content.
+const std::string kTooLong(300, 'x');
+
+TEST(InputFile, TellsErrorsOfTheSystemFromMissingFiles) {
+  const TemporaryFolder folder;
+  fs::create_directory(folder / "folder");
+  fs::create_symlink("loop", folder / "loop");
+  for (const char* name : {"missing", "folder", "loop"}) {
+    try {
+      InputFile file(folder / name);
+      ADD_FAILURE() << name;
+    } catch (const ReadError& error) {
+      ADD_FAILURE() << error.what();
+    } catch (const CheckpointError&) {  // damage
+    }
+  }
+  EXPECT_THROW(InputFile(folder / kTooLong), ReadError);
+}
+
+TEST(ReadErrors, WhatIsThereIsToldFromWhatCannotBeTold) {
+  const TemporaryFolder folder;
+  fs::create_directory(folder / "folder");
+  write_file_atomically(folder / "file", "abc");
+  fs::create_symlink("loop", folder / "loop");
+  EXPECT_EQ(type_of(folder / "folder"), fs::file_type::directory);
+  EXPECT_EQ(type_of(folder / "file/x"), fs::file_type::not_found);
+  EXPECT_TRUE(is_file(folder / "file"));
+  EXPECT_FALSE(is_there(folder / "loop"));
+  EXPECT_EQ(size_of(folder / "file"), 3);
+  EXPECT_EQ(size_of(folder / "folder"), std::nullopt);
+  EXPECT_EQ(listing_of(folder.path()).size(), 3);
+  EXPECT_TRUE(listing_of(folder / "file").empty());
+  EXPECT_TRUE(listing_of(folder / "missing").empty());
+  EXPECT_THROW(is_there(folder / kTooLong), ReadError);
+  EXPECT_THROW(listing_of(folder / kTooLong), ReadError);
+}
 
 TEST(OutputFile, AFullDiskIsAnError) {
   OutputFile file("/dev/full");

@@ -1,0 +1,75 @@
+"""Tests checkpoints that cannot be read for now, which are not damaged, and entries that are not checkpoints."""
+import errno
+import re
+
+from cases_failure import check_reason
+from checkpoint_tools import SAVE, check_intact
+from fixtures import write_job
+from harness import case, expect, faults, run
+
+EVERY_TWO = ["--checkpoint.interval", 2, "--checkpoint.keep_latest_k", 0, "--lr_scheduler.total_steps", 10]
+
+
+def train(context, name, steps, exit_code=0, env=None):
+    words = ["--config", write_job(context, "run", steps=steps), *SAVE, *EVERY_TWO]
+    return run(context, 2, words, name=name, exit_code=exit_code, env=env).text()
+
+
+def bytes_of(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@case(90)
+def read_error_is_not_damage(context):
+    """A checkpoint that cannot be read ends the run with the reason, and stays; an error that passes is retried."""
+    train(context, "whole", 4)
+    newest = context.dump("run") / "checkpoint/step-4"
+    saved = bytes_of(newest)
+    lasting = {
+        f"rank=1 call=read path={newest}/__1_0.distcp do=errno:{errno.EIO}": r"__1_0\.distcp: Input/output error",
+        f"rank=1 call=open_read path={newest}/__1_0.distcp do=errno:{errno.EMFILE}": r"__1_0\.distcp: Too many open files",
+        f"rank=0 call=read path={newest}/.metadata do=errno:{errno.EINTR}": r"\.metadata: Interrupted system call",
+        f"rank=1 call=read path={newest}/titan.checksums.json do=errno:{errno.ESTALE}": r"checksums\.json: Stale file handle",
+        f"rank=0 call=look path={newest}/.metadata do=errno:{errno.EACCES}": r"\.metadata: Permission denied",
+    }
+    for number, (rule, reason) in enumerate(lasting.items()):
+        text = train(context, f"lasting{number}", 5, exit_code=1, env=faults(context, rule))
+        check_reason(text, rf"failed: .*{reason}.*the checkpoint may be whole")
+        expect("Falling back" not in text and "looking at older" not in text, text)
+        said = re.findall(r"titan-train: rank \d+: .*", text)
+        expect(len(said) == 1, f"the ranks give {len(said)} reasons, expected one: {said}")
+        expect(bytes_of(newest) == saved, f"{rule} changed the checkpoint")
+    passing = faults(context, f"rank=1 call=read path={newest}/__1_0.distcp do=errno:{errno.ESTALE} times=2")
+    text = train(context, "passing", 5, env=passing)
+    for attempt in (1, 2):
+        again = rf"__1_0\.distcp: Stale file handle; trying again \({attempt} of 3\)"
+        expect(len(re.findall(again, text)) == 1, f"expected attempt {attempt} once\n{text}")
+    expect(f"from {newest}\n" in text, f"it did not go on from step 4\n{text}")
+
+
+@case(90)
+def odd_entries_are_passed_over(context):
+    """An entry that is not a checkpoint is passed over with the reason, in a line; a save says what it replaces."""
+    train(context, "whole", 4)
+    checkpoints = context.dump("run") / "checkpoint"
+    (checkpoints / "step-5").mkdir()
+    (checkpoints / "step-7").mkdir()
+    (checkpoints / "step-7/__0_0.distcp").touch()
+    (checkpoints / "step-8/.metadata").mkdir(parents=True)
+    (checkpoints / "step-13").symlink_to("step-13")
+    (checkpoints / "step-15").touch()
+    text = train(context, "odd", 5)
+    for line in (
+        r"step-5 is incomplete \(an empty folder\); step-7 is incomplete \(no \.metadata\); "
+        r"step-8 is incomplete \(its \.metadata is not a file\)",
+        r"step-13 is not a folder, and is passed over",
+        r"step-15 is not a folder, and is passed over",
+        r"step-5 was incomplete \(an empty folder\) when this run looked .*; this save has replaced it",
+    ):
+        expect(len(re.findall(line, text)) >= 1, f"no line says '{line}'\n{text}")
+    expect(f"from {checkpoints}/step-4\n" in text, text)
+    check_intact(checkpoints / "step-5")
+    for path in (context.dump("run"), checkpoints):
+        listed = run(context, 1, ["inspect", path], name="inspect").text()
+        check_reason(listed, r"step-5 +complete +full")
+        check_reason(listed, r"step-7 +incomplete")
