@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <exception>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -16,6 +17,7 @@
 #include "apps/train/pick_device.h"
 #include "apps/train/preflight.h"
 #include "apps/train/training_end.h"
+#include "base/error.h"
 #include "base/process/speaks.h"
 #include "base/text.h"
 #include "distributed/device.h"
@@ -40,7 +42,21 @@ struct Start {
   CheckedInput input;
   std::vector<std::string> warnings;
   c10::DeviceType device_type;
+  std::exception_ptr failure = nullptr;  // thrown once the ranks have met, so that the others hear of it at once
 };
+
+// Runs a check of this rank alone. Throws bad input, for which all ranks are ended. Keeps any other error in `failure`.
+template <typename Check>
+void check_alone(std::exception_ptr& failure, Check&& check) {
+  try {
+    check();
+  } catch (const Error& error) {
+    if (error.exit_code() == kExitBadInput) throw;
+    failure = std::current_exception();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+}
 
 // Checks files and memory once per machine. If only one rank lacks a file, that shows after the ranks have met, and
 // all ranks are told.
@@ -53,9 +69,11 @@ Start check_machine(const CheckedConfig& checked, const config::CommandLine& com
       start.warnings.push_back(std::move(slow));
     if (speaks)
       for (auto& doubt : doubtful_data(checked.config)) start.warnings.push_back(std::move(doubt));
-    if (speaks && !command_line.no_preflight)
-      for (auto& warning : check_room(checked, launch, device_type)) start.warnings.push_back(std::move(warning));
-    if (speaks_for_job(launch)) check_folder(checked, command_line.overwrite);
+    check_alone(start.failure, [&] {
+      if (speaks && !command_line.no_preflight)
+        for (auto& warning : check_room(checked, launch, device_type)) start.warnings.push_back(std::move(warning));
+      if (speaks_for_job(launch)) check_folder(checked, command_line.overwrite);
+    });
     return start;
   });
 }
@@ -156,7 +174,10 @@ int run_train(const config::CommandLine& command_line, const LaunchEnv& launch) 
     return std::make_unique<dist::World>(launch, start.device_type,
                                          std::chrono::seconds(config.comm.init_timeout_seconds));
   });
-  return run_or_report(std::move(world), [&](dist::World& ranks) { return train_together(start.input, ranks); });
+  return run_or_report(std::move(world), [&](dist::World& ranks) {
+    if (start.failure) std::rethrow_exception(start.failure);
+    return train_together(start.input, ranks);
+  });
 }
 
 }  // namespace titan

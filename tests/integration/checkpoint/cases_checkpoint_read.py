@@ -2,10 +2,10 @@
 import errno
 import re
 
-from cases_failure import check_reason
+from cases_failure import check_blames, check_reason
 from checkpoint_tools import SAVE, check_intact
 from fixtures import write_job
-from harness import case, expect, faults, run
+from harness import case, expect, faults, run, start_plain
 
 EVERY_TWO = ["--checkpoint.interval", 2, "--checkpoint.keep_latest_k", 0, "--lr_scheduler.total_steps", 10]
 
@@ -73,3 +73,18 @@ def odd_entries_are_passed_over(context):
         listed = run(context, 1, ["inspect", path], name="inspect").text()
         check_reason(listed, r"step-5 +complete +full")
         check_reason(listed, r"step-7 +incomplete")
+
+
+@case(60)
+def rank_0_fails_while_choosing(context):
+    """An error of the system that rank 0 alone meets before the ranks do is the reason that the other one gives, too."""
+    train(context, "whole", 2)
+    folder = context.dump("run") / "checkpoint/step-2"
+    words = ["--config", write_job(context, "run", steps=4), *SAVE, *EVERY_TWO]
+    fault = faults(context, f"call=look path={folder} do=errno:{errno.EIO}")
+    jobs = start_plain(context, 2, words, variables={0: fault})
+    codes = [job.wait() for job in jobs]
+    expect(codes == [1, 3], f"exit codes {codes}, expected [1, 3]\n{jobs[0].tail()}\n{jobs[1].tail()}")
+    check_reason(jobs[0].errors(), rf"{folder}: Input/output error")
+    check_blames(jobs[1].errors(), 1, 0)
+    check_reason(jobs[1].errors(), rf"{folder}: Input/output error")
