@@ -307,6 +307,7 @@ int convert(ConvertFlags flags) {
   const CheckpointKind from = checkpoint::detect_kind(flags.source);
   const CheckpointKind to = target_kind(flags, from);
   check_target(flags, to);
+  checkpoint::check_texts(flags.source, from);
   if (!flags.tokenizer.empty() && to != CheckpointKind::kHuggingFace)
     throw ConfigError("titan-train convert: error: --tokenizer goes with --to hf: other formats have no tokenizer");
   const bool to_main = flags.names == kNames[1];

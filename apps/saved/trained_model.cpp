@@ -253,6 +253,7 @@ TrainedModel load(const TrainedModelOptions& options, at::Device device, dist::P
   const fs::path folder = find_checkpoint(options);
   refuse_adapters_alone(folder, options.command);
   const CheckpointKind kind = checkpoint::detect_kind(folder);
+  checkpoint::check_texts(folder, kind);
   const Description description = describe(folder, kind, options);
   TrainedModel out;
   out.folder = folder.string();

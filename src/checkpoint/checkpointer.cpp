@@ -11,6 +11,7 @@
 #include "checkpoint/choose.h"
 #include "checkpoint/dcp/step_folders.h"
 #include "checkpoint/format/cast.h"
+#include "checkpoint/io/checksums.h"
 #include "checkpoint/torchtitan_keys.h"
 #include "checkpoint/whole/load_weights.h"
 #include "checkpoint/whole/save_weights.h"
@@ -228,6 +229,8 @@ void Checkpointer::check_config(const fs::path& folder) const {
   on_rank_0(ranks_, "loading " + folder.string() + " failed", [&] {
     const fs::path file = (fs::is_directory(folder) ? folder : folder.parent_path()) / "config.json";
     if (!run_.hf_format.naming.differences || !fs::is_regular_file(file)) return std::string();
+    for (const std::string& changed : changed_texts(file.parent_path()))
+      spdlog::warn("{}: {}", file.parent_path().string(), changed);
     std::vector<std::string> refused, keys;
     for (const auto& [key, theirs, ours] : run_.hf_format.naming.differences(read_file(file), file.string())) {
       const std::string text = key + " is " + theirs + " there, " + ours + " here";

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json_error.h"
+#include "base/run_layout.h"
 #include "checkpoint/io/crc32.h"
 #include "checkpoint/io/read_error.h"
 
@@ -84,6 +85,21 @@ std::string compare_checksum(const std::string& name, std::uint32_t found, const
   if (found == expected.crc) return "";
   return name + " has the checksum " + crc32_text(found) + ", " + kChecksumsFile + " says " + crc32_text(expected.crc) +
          ": it was changed or damaged after it was written";
+}
+
+std::vector<std::string> changed_texts(const fs::path& folder) {
+  std::vector<std::string> changed;
+  const auto checksums = read_checksums(folder);
+  if (!checksums) return changed;
+  for (const auto& [name, expected] : checksums->files) {
+    const std::string ending = fs::path(name).extension();
+    const bool is_text =
+        name != layout::kMetadataFile && ending != ".distcp" && ending != ".safetensors" && ending != ".pt";
+    if (!is_text || !is_file(folder / name)) continue;
+    std::string fault = compare_checksum(name, checksum_of(read_whole(folder / name)).crc, expected);
+    if (!fault.empty()) changed.push_back(std::move(fault));
+  }
+  return changed;
 }
 
 std::uint32_t crc_of_range(const InputFile& file, std::uint64_t begin, std::uint64_t size) {

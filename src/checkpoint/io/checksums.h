@@ -43,6 +43,11 @@ std::vector<std::string> wrong_sizes(const std::filesystem::path& folder, const 
 // Returns "__0_0.distcp has the checksum 0a1b2c3d, titan.checksums.json says ...", or "" if they are equal.
 std::string compare_checksum(const std::string& name, std::uint32_t found, const FileChecksum& expected);
 
+// Returns one line per small file of the folder (configuration, tokenizer; not weights or .metadata) that differs from
+// its checksum; files that are missing do not count. Empty for a folder without checksums. Throws as read_checksums()
+// does, and ReadError.
+std::vector<std::string> changed_texts(const std::filesystem::path& folder);
+
 // Returns the CRC-32 of bytes [begin, begin + size) of a file, read in small blocks. Throws CheckpointError if it ends
 // earlier.
 std::uint32_t crc_of_range(const InputFile& file, std::uint64_t begin, std::uint64_t size);

@@ -1,17 +1,21 @@
 #include "checkpoint/tools/convert.h"
 
 #include <ATen/ATen.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <array>
 #include <fstream>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/run_layout.h"
+#include "base/text.h"
 #include "checkpoint/dcp/item.h"
 #include "checkpoint/dcp/metadata.h"
 #include "checkpoint/format/cast.h"
 #include "checkpoint/format/safetensors.h"
+#include "checkpoint/io/checksums.h"
 
 namespace titan::checkpoint {
 namespace fs = std::filesystem;
@@ -49,6 +53,16 @@ CheckpointKind detect_kind(const fs::path& path) {
 }
 
 fs::path torch_file(const fs::path& path) { return fs::is_directory(path) ? path / layout::kModelFile : path; }
+
+void check_texts(const fs::path& path, CheckpointKind kind) {
+  const fs::path folder = fs::is_directory(path) ? path : path.parent_path();
+  const auto changed = changed_texts(folder.empty() ? "." : folder);
+  if (changed.empty()) return;
+  if (kind != CheckpointKind::kHuggingFace)
+    throw CheckpointError(folder.string() + " is damaged: " + join(changed, "; ") +
+                          ". If the change is meant, remove " + (folder / kChecksumsFile).string());
+  if (speaks_for_all()) spdlog::warn("{}: {}", folder.string(), join(changed, "; "));
+}
 
 std::unique_ptr<TensorSource> open_source(const fs::path& path, CheckpointKind kind) {
   switch (kind) {

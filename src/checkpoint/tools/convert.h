@@ -29,6 +29,11 @@ std::filesystem::path torch_file(const std::filesystem::path& path);
 
 std::unique_ptr<TensorSource> open_source(const std::filesystem::path& path, CheckpointKind kind);
 
+// Compares the small files of a checkpoint with its checksums, before any of them is believed. Throws CheckpointError
+// for one that was changed in a DCP folder or beside one of our saves in one file. Warns of one in a Hugging Face
+// folder, whose small files people edit. Checkpoints without checksums pass.
+void check_texts(const std::filesystem::path& path, CheckpointKind kind);
+
 enum class RowOrder { kSame, kToHuggingFace, kFromHuggingFace };
 
 struct Conversion {

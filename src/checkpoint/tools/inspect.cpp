@@ -128,6 +128,7 @@ Inspection inspect_checkpoint(const fs::path& path) {
   out.kind = detect_kind(path);
   out.files = files_of(path);
   try {
+    if (out.kind != CheckpointKind::kHuggingFace) check_texts(path, out.kind);
     if (out.kind == CheckpointKind::kDcp) {
       inspect_dcp(out);
     } else {

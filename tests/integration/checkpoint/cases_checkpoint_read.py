@@ -3,6 +3,7 @@ import errno
 import re
 
 from cases_failure import check_blames, check_reason
+from cases_convert import command
 from checkpoint_tools import SAVE, check_intact
 from fixtures import write_job
 from harness import case, expect, faults, run, start_plain
@@ -88,3 +89,35 @@ def rank_0_fails_while_choosing(context):
     check_reason(jobs[0].errors(), rf"{folder}: Input/output error")
     check_blames(jobs[1].errors(), 1, 0)
     check_reason(jobs[1].errors(), rf"{folder}: Input/output error")
+
+
+@case(60, processors=1)
+def changed_configuration_of_a_step(context):
+    """A step's own configuration is compared with its checksum before any command believes it; without one, it is taken."""
+    run(context, 1, ["--config", write_job(context, "run", steps=1), *SAVE, "--model.args.rope_theta", 500000])
+    step, out = context.dump("run") / "checkpoint/step-1", context.folder / "out"
+    file = step / "titan.config.toml"
+    changed = file.read_bytes().replace(b"rope_theta = 5", b"rope_theta = 7")
+    expect(changed != file.read_bytes(), file.read_text())
+    file.write_bytes(changed)
+    prompt = ["--prompt", "import", "--max-tokens", 1]
+    task = context.folder / "task.jsonl"
+    task.write_text('{"text": "import os"}\n')
+    for each in (
+        ["convert", step, out],
+        ["generate", "--checkpoint", step, *prompt],
+        ["eval", step, "--task", f"jsonl {task}", "--device", "cpu"],
+        ["inspect", step],
+    ):
+        _, error = command(context, *each, exit_code=1)
+        check_reason(error, r"step-1 is damaged: titan\.config\.toml has the checksum .*, titan\.checksums\.json says")
+        expect(not out.exists(), f"{each} wrote something")
+    (step / "titan.checksums.json").unlink()
+    command(context, "convert", step, out)
+    # In an export, whose small files people edit, a change is only said.
+    described = out / "config.json"
+    text = described.read_text()
+    expect("500000" in text, text)
+    described.write_text(text.replace("500000", "700000"))
+    _, error = command(context, "generate", "--checkpoint", out, *prompt)
+    check_reason(error, r"config\.json has the checksum .*, titan\.checksums\.json says")
