@@ -118,7 +118,7 @@ void check_checkpoint(const JobConfig& config, Faults& errors) {
   const Checkpoint& c = config.checkpoint;
   if (!c.enable) return;
   const fs::path folder = checkpoint_folder(config);
-  if (c.load_step > 0) {
+  if (c.load_step >= 0) {
     const auto steps = saved_steps(folder);
     std::vector<std::string> names;
     for (const std::int64_t step : steps) names.push_back(std::to_string(step));

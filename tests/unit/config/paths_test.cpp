@@ -99,6 +99,7 @@ TEST_F(Paths, Checkpoints) {
     });
   };
   EXPECT_THAT(load_step(10), ElementsAre(HasSubstr("has no checkpoints; leave it out")));
+  EXPECT_THAT(load_step(0), ElementsAre(HasSubstr("has no checkpoints; leave it out")));
   for (const char* name : {"step-100", "step-20", "step-30.tmp", "other"})
     fs::create_directories(folder_ / "run/deep/checkpoint" / name);
   EXPECT_THAT(load_step(100), IsEmpty());
