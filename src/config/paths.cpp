@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <climits>
 #include <filesystem>
 #include <optional>
 
@@ -86,6 +87,30 @@ void check_tasks(const JobConfig& config, Faults& errors) {
     }
 }
 
+// Refuses a folder in which the system would not allow a file of the name `longest`, which the run writes there later.
+void check_length(const fs::path& folder, const std::string& longest, const std::string& key, Faults& errors) {
+  const auto fail = [&](const std::string& what, std::size_t found, std::size_t most) {
+    errors.push_back({key + ": " + what + " has " + std::to_string(found) + " characters, and at most " +
+                          std::to_string(most) + " leave room for what a run writes; choose a shorter one",
+                      {key}});
+  };
+  const std::size_t most = PATH_MAX - 2 - longest.size();  // with a slash and the zero at the end
+  if (folder.native().size() > most)
+    fail("the path " + folder.string().substr(0, 60) + "...", folder.native().size(), most);
+  for (const fs::path& name : folder)
+    if (name.native().size() > NAME_MAX)
+      fail("the name " + name.string().substr(0, 60) + "...", name.native().size(), NAME_MAX);
+}
+
+// A run with names that are too long would fail only at its first row or its first save.
+void check_lengths(const JobConfig& config, Faults& errors) {
+  check_length(config.job.dump_folder, std::string(layout::kChatTemplateFile) + ".tmp", "job.dump_folder", errors);
+  if (!errors.empty() || !config.checkpoint.enable || config.checkpoint.load_only) return;
+  const std::string longest = layout::step_name(config.training.steps) + ".tmp/" + layout::kHuggingFaceIndex + ".tmp";
+  const bool is_of_dump = !fs::path(config.checkpoint.folder).is_absolute();
+  check_length(checkpoint_folder(config), longest, is_of_dump ? "job.dump_folder" : "checkpoint.folder", errors);
+}
+
 // The run creates the folder when it starts; until then the nearest existing parent tells whether that will work.
 void check_dump_folder(const std::string& folder, Faults& errors) {
   const auto fail = [&](const std::string& why) {
@@ -150,6 +175,7 @@ fs::path initial_hugging_face_folder(const JobConfig& config) {
 std::vector<Fault> find_wrong_paths(const JobConfig& config) {
   Faults errors;
   check_dump_folder(config.job.dump_folder, errors);
+  check_lengths(config, errors);
   check_datasets(config, errors);
   check_tasks(config, errors);
   check_checkpoint(config, errors);

@@ -113,6 +113,31 @@ TEST_F(Paths, Checkpoints) {
               ElementsAre(HasSubstr("checkpoint.initial_load_path = \"/none\"")));
 }
 
+TEST_F(Paths, NamesThatWouldBeTooLongForASave) {
+  const auto of_length = [&](std::size_t length, bool saves) {
+    return wrong([&](JobConfig& c) {
+      c.job.dump_folder = folder_ / "run";
+      while (c.job.dump_folder.size() + 100 < length) c.job.dump_folder += "/" + std::string(80, 'x');
+      c.job.dump_folder += "/" + std::string(length - c.job.dump_folder.size() - 1, 'x');
+      c.training.steps = 1000;
+      c.checkpoint.enable = saves;
+    });
+  };
+  // "/checkpoint/step-1000.tmp/model.safetensors.index.json.tmp" has 58 characters.
+  EXPECT_THAT(of_length(4095 - 58, true), IsEmpty());
+  EXPECT_THAT(of_length(4095 - 58 + 1, true), ElementsAre(HasSubstr("job.dump_folder: the path ")));
+  EXPECT_THAT(of_length(4095 - 58 + 1, false), IsEmpty());
+  EXPECT_THAT(of_length(4095, false), ElementsAre(HasSubstr("and at most 4065 leave room")));
+  const auto named = [&](std::size_t length) {
+    return wrong([&](JobConfig& c) {
+      c.checkpoint.enable = true;
+      c.checkpoint.folder = std::string(length, 'x');
+    });
+  };
+  EXPECT_THAT(named(255), IsEmpty());
+  EXPECT_THAT(named(256), ElementsAre(HasSubstr("has 256 characters, and at most 255 leave room")));
+}
+
 TEST_F(Paths, WeightsOfHuggingFaceThatTrainingStartsFrom) {
   good_.model.hf_assets_path = "assets";
   EXPECT_EQ(initial_hugging_face_folder(good_), "");
