@@ -30,7 +30,8 @@ void EventLog::begin(bool is_fresh) {
     const auto path = folder_ / layout::kEventsFile;
     if (is_fresh) std::filesystem::remove(path);
     // No step exceeds the maximum: this only drops a last line torn by a crash.
-    history_ = std::make_unique<StepHistory>(path, std::numeric_limits<std::int64_t>::max(), json_lines());
+    history_ = std::make_unique<StepHistory>(path, std::numeric_limits<std::int64_t>::max(),
+                                             json_lines("the row of an event"));
     for (const auto& row : waiting_) history_->append(row.dump());
     waiting_.clear();
   });

@@ -90,8 +90,9 @@ std::optional<TimeSpent> time_spent_of(const nlohmann::json& row) {
 }  // namespace
 
 JsonlSink::JsonlSink(const std::filesystem::path& folder, std::int64_t finished_steps)
-    : HistorySink(folder / kStepsFile, json_lines(), folder / kValidationsFile, json_lines(), finished_steps),
-      evaluations_(folder / kEvaluationsFile, finished_steps, json_lines()) {}
+    : HistorySink(folder / kStepsFile, json_lines(), folder / kValidationsFile, json_lines("a row of a validation"),
+                  finished_steps),
+      evaluations_(folder / kEvaluationsFile, finished_steps, json_lines("a row of an evaluation")) {}
 
 void JsonlSink::log(const StepMetrics& metrics) {
   write_row(metrics, row_);

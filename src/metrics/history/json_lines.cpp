@@ -18,6 +18,6 @@ std::optional<nlohmann::json> parse_row(std::string_view line) {
   return std::optional(std::move(row));
 }
 
-StepHistory::Format json_lines() { return {.step_of = step_of}; }
+StepHistory::Format json_lines(std::string row) { return {.step_of = step_of, .row = std::move(row)}; }
 
 }  // namespace titan::metrics

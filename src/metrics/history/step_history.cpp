@@ -44,7 +44,7 @@ std::string kept_lines(std::string_view content, std::int64_t finished_steps, co
     }
     const auto step = may_be_torn ? std::nullopt : format.step_of(line);
     if (!step) {
-      spdlog::warn("{}:{} is not a row of metrics (cut short by a crash?); dropping it", path.string(), line_number);
+      spdlog::warn("{}:{} is not {} (cut short by a crash?); dropping it", path.string(), line_number, format.row);
     } else if (*step > finished_steps) {
       ++later;
     } else {

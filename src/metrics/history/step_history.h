@@ -20,8 +20,9 @@ class StepHistory {
   struct Format {
     // Returns the step of a line's row, or nullopt if the line is not a row. Lines come without their newline.
     std::function<std::optional<std::int64_t>(std::string_view line)> step_of;
-    std::string header = {};     // the first line of the file; empty if there is none
-    bool needs_newline = false;  // drop a last line without newline: step_of cannot tell that it was cut
+    std::string row = "a row of metrics";  // what a line is, for warnings
+    std::string header = {};               // the first line of the file; empty if there is none
+    bool needs_newline = false;            // drop a last line without newline: step_of cannot tell that it was cut
   };
 
   // `finished_steps`: the step that training resumes after, 0 for a fresh start. Touches no file: a start that fails

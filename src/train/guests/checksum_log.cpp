@@ -64,7 +64,7 @@ void ChecksumLog::before_step() {
   is_fresh_ = finished_steps_ == 0;
   if (world_.rank() == 0)
     history_ = std::make_unique<metrics::StepHistory>(folder_ / layout::kChecksumsFile, finished_steps_,
-                                                      metrics::json_lines());
+                                                      metrics::json_lines("a row of checksums"));
   if (freq_ > 0 && is_fresh_) initial_weights_ = sums_of_weights();
 }
 

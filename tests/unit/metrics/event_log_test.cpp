@@ -12,6 +12,7 @@ namespace titan::metrics {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 class Events : public ::testing::Test {
  protected:
@@ -44,7 +45,9 @@ TEST_F(Events, OfAnEarlierStartStayOnAResumeAndGoOnAFreshStart) {
   std::ofstream(folder_ / "events.jsonl") << "{\"step\":9,\"event\":\"save\"}\n{\"step\":";  // torn by a crash
   EventLog resumed(folder_, true);
   resumed.append("resume", 4);
+  ::testing::internal::CaptureStdout();
   resumed.begin(/*is_fresh=*/false);
+  EXPECT_THAT(::testing::internal::GetCapturedStdout(), HasSubstr("events.jsonl:2 is not the row of an event"));
   EXPECT_THAT(names(), ElementsAre("save", "resume"));
   EventLog fresh(folder_, true);
   fresh.append("start", 0);
