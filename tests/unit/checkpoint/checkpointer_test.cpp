@@ -225,29 +225,6 @@ TEST_F(CheckpointerTest, AFolderThatIsNotTheRunsAnyMoreIsLeftAlone) {
   }
 }
 
-TEST(KnownSteps, MissesWhatSomethingElseRemoved) {
-  const TemporaryFolder base;
-  const auto make = [&](const std::string& name) {
-    fs::create_directory(base / name);
-    std::ofstream(base / name / ".metadata") << "";
-  };
-  KnownSteps known;
-  known.learn(base / "not there");
-  EXPECT_EQ(known.take_missing(base / "not there"), std::vector<int>());
-  for (const char* name : {"step-2", "step-4", "step-10"}) make(name);
-  fs::create_directory(base / "step-6");  // incomplete
-  known.learn(base.path());
-  EXPECT_EQ(known.take_missing(base.path()), std::vector<int>());
-  fs::remove_all(base / "step-4");
-  fs::remove(base / "step-6");
-  EXPECT_EQ(known.take_missing(base.path()), std::vector<int>{4});
-  EXPECT_EQ(known.take_missing(base.path()), std::vector<int>());
-  EXPECT_EQ(known.steps(), (std::vector<int>{2, 10}));
-  fs::remove_all(base.path());
-  EXPECT_EQ(known.take_missing(base.path()), (std::vector<int>{2, 10}));
-  fs::create_directory(base.path());
-}
-
 TEST_F(CheckpointerTest, FallsBackToTheNewestIntactOne) {
   train(options(), 8);
   // One with a flipped bit in its data, one without its data, one with a cut .metadata.
@@ -464,19 +441,6 @@ TEST_F(CheckpointerTest, ReadsOnlyWhereNothingIsToBeSaved) {
   with.load_only = true;
   train(with, 4);
   EXPECT_FALSE(fs::exists(base_));
-}
-
-TEST(LoadChoice, ReachesTheOtherRanksAsItIs) {
-  const LoadChoice choice{.folder = "out/\xc3\xbc \"b\"/step-7",
-                          .step = 7,
-                          .in_hf = true,
-                          .is_file = true,
-                          .is_finished = true,
-                          .passed_over = {{8, "damaged"}, {12, "incomplete (no .metadata)"}}};
-  EXPECT_EQ(decode_choice(encode_choice(choice)), choice);
-  const LoadChoice model{.folder = "x", .model_only = true};
-  EXPECT_EQ(decode_choice(encode_choice(model)), model);
-  EXPECT_EQ(decode_choice(encode_choice({})), LoadChoice{});
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include <set>
 
 #include "base/fs.h"
+#include "checkpoint/choose.h"
+#include "checkpoint/known_steps.h"
 #include "tests/unit/checkpoint/sharded_items.h"
 #include "tests/unit/checkpoint/thread_ranks.h"
 
@@ -140,6 +142,42 @@ TEST(CollectiveSave, AFolderThatWasReplacedMeanwhileIsLeftAlone) {
     EXPECT_EQ(names_in(root.path()), (std::set<std::string>{"out.tmp"})) << when;
     EXPECT_EQ(names_in(root / "out.tmp"), (std::set<std::string>{"theirs"})) << when;
   }
+}
+
+TEST(KnownSteps, MissesWhatSomethingElseRemoved) {
+  const TemporaryFolder base;
+  const auto make = [&](const std::string& name) {
+    fs::create_directory(base / name);
+    std::ofstream(base / name / ".metadata") << "";
+  };
+  KnownSteps known;
+  known.learn(base / "not there");
+  EXPECT_EQ(known.take_missing(base / "not there"), std::vector<int>());
+  for (const char* name : {"step-2", "step-4", "step-10"}) make(name);
+  fs::create_directory(base / "step-6");  // incomplete
+  known.learn(base.path());
+  EXPECT_EQ(known.take_missing(base.path()), std::vector<int>());
+  fs::remove_all(base / "step-4");
+  fs::remove(base / "step-6");
+  EXPECT_EQ(known.take_missing(base.path()), std::vector<int>{4});
+  EXPECT_EQ(known.take_missing(base.path()), std::vector<int>());
+  EXPECT_EQ(known.steps(), (std::vector<int>{2, 10}));
+  fs::remove_all(base.path());
+  EXPECT_EQ(known.take_missing(base.path()), (std::vector<int>{2, 10}));
+  fs::create_directory(base.path());
+}
+
+TEST(LoadChoice, ReachesTheOtherRanksAsItIs) {
+  const LoadChoice choice{.folder = "out/\xc3\xbc \"b\"/step-7",
+                          .step = 7,
+                          .in_hf = true,
+                          .is_file = true,
+                          .is_finished = true,
+                          .passed_over = {{8, "damaged"}, {12, "incomplete (no .metadata)"}}};
+  EXPECT_EQ(decode_choice(encode_choice(choice)), choice);
+  const LoadChoice model{.folder = "x", .model_only = true};
+  EXPECT_EQ(decode_choice(encode_choice(model)), model);
+  EXPECT_EQ(decode_choice(encode_choice({})), LoadChoice{});
 }
 
 }  // namespace
