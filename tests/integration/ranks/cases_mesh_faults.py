@@ -7,7 +7,7 @@ import signal
 
 from cases_failure import FOREVER, check_blames, check_reason
 from cases_guard import bad_steps, marked_job, planted, spiky_job
-from cases_hang import LIMIT, wait_for_row
+from cases_hang import LIMIT
 from cases_jobs import EQUAL_KEYS
 from cases_validation import validation, write_held_out
 from checkpoint_tools import FP32, SAVE
@@ -96,26 +96,48 @@ def sigterm_on_a_mesh(context, mesh):
     expect("/step-4\n" in job.text(), job.tail())
 
 
-@case(90)
-def hang_beside_a_pipeline(context):
-    """While a rank hangs, the others say in which action of the pipeline they wait for it: its stage and microbatch."""
-    gate, now = Gate(context, "read"), context.folder / "now"
+def hang_in_validation(context, words, read):
+    """Lets rank 0 of two hang where it reads the held-out set for the `read`-th time after step 3. Checks that all end
+    with code 3. Returns their jobs."""
+    row, gate = Gate(context, "row"), Gate(context, "read")
+    row.open()  # it only marks the moment: before it nothing is counted
     held_out = write_held_out(context)
-    words = ["--config", write_job(context, "hung", MODEL, steps=FOREVER), *PIPELINE, *validation(held_out, freq=1), *LIMIT]
-    env = faults(context, gate.rule(f"rank=0 call=read path={held_out} after={now}"))
-    jobs = start_plain(context, 2, words, variables={0: env})
-    wait_for_row(context, "hung", 2, jobs)
-    now.touch()
+    words = ["--config", write_job(context, "hung", MODEL, steps=FOREVER), *words, *validation(held_out, freq=1), *LIMIT]
+    hang = gate.rule(f"rank=0 call=read path={held_out} n={read} after={row.path}.reached")
+    jobs = start_plain(context, 2, words, variables={0: faults(context, row.rule(at_row(3)), hang)})
     gate.wait(jobs)
     for rank, job in enumerate(jobs):
         code = job.wait(60)
         expect(code == 3, f"rank {rank} exited with {code}, expected 3\n{job.tail()}")
-        why = r"rank 0: has been in validation for [0-9.]+ s at step \d+, while rank 1 waits for it in a receive of 4096 elements of bfloat16"
-        check_reason(job.errors(), rf"(?m)^titan-train: rank {rank}: stops: {why} from rank 0")
-    action = r"\(forward of stage 1, microbatch 0\), in validation; waits in a receive of 4096 elements"
-    check_reason("".join(job.errors() for job in jobs), rf"(?m)^  rank 1: at step \d+ {action}")
+    return jobs
+
+
+def check_waits(jobs, operation, work=""):
+    """Checks that both name rank 0, and the operation and phase in which rank 1 waits for it."""
+    for rank, job in enumerate(jobs):
+        why = rf"rank 0: has been in validation for [0-9.]+ s at step \d+, while rank 1 waits for it in {operation}"
+        check_reason(job.errors(), rf"(?m)^titan-train: rank {rank}: stops: {why}")
+    check_reason("".join(job.errors() for job in jobs), rf"(?m)^  rank 1: at step \d+{work}, in validation; waits in {operation}")
+
+
+@case(90)
+def hang_beside_a_pipeline(context):
+    """While a rank hangs, the others say in which action of the pipeline they wait for it: its stage and microbatch."""
+    jobs = hang_in_validation(context, PIPELINE, read=1)
+    check_waits(jobs, "a receive of 4096 elements of bfloat16 from rank 0", r" \(forward of stage 1, microbatch 0\)")
     text = (context.dump("hung") / "comm_traces/rank_1").read_text()
     check_reason(text, r"(?m)^# step \d+, in validation for [0-9.]+ s, forward of stage 1, microbatch 0$")
+
+
+@case(90)
+def hang_beside_a_ring(context):
+    """The same for ranks that share sequences: the other one waits for keys and values to come round the ring."""
+    # Parameters stay gathered after the first batch of a pass, and the last document is read after it.
+    words = [*MESHES["context"][1], "--parallelism.context_parallel_rotate_method", "alltoall"]
+    jobs = hang_in_validation(context, [*words, "--parallelism.fsdp_reshard_after_forward", "never"], read=9)
+    check_waits(jobs, "a receive of 4096 elements of bfloat16 from rank 0")
+    text = (context.dump("hung") / "comm_traces/rank_1").read_text()
+    check_reason(text, r"(?m)^# step \d+, in validation for [0-9.]+ s$")
 
 
 # name -> ranks, words, the layer that is spoilt, the rank that is named, ranks whose loss is not finite. The four ranks are
