@@ -123,18 +123,25 @@ def seed(context):
     return ["--checkpoint.initial_load_path", context.dump("seed") / "checkpoint/step-0"]
 
 
-def make_context(context, output):
-    """TorchTitan's figures with context parallelism, from the weights that one rank of ours draws: alone, and with
-    fully_shard besides. Going on from our checkpoints of both meshes: on that mesh, and with fully_shard alone. And its
-    checkpoint of the first."""
+def after_our_weights(context, mesh):
+    """Lets ours train on a mesh of 2 and of 4 ranks. Returns a function that gives TorchTitan's figures of a job, and the
+    words with which a job starts from the weights that one rank of ours draws."""
     start = seed(context)
+    for ranks in (2, 4):
+        ours(context, ranks, f"we_{ranks}", *mesh)
+        golden.hand_over(context, f"we_{ranks}", f"they_after_us_{ranks}")
 
     def theirs(ranks, name, *more):
         return torchtitans(context, ranks, name, ["--job.config_file", golden.write_job(context, name), *more])
 
-    for ranks in (2, 4):
-        ours(context, ranks, f"we_{ranks}", *golden.CONTEXT)
-        golden.hand_over(context, f"we_{ranks}", f"they_after_us_{ranks}")
+    return theirs, start
+
+
+def make_context(context, output):
+    """TorchTitan's figures with context parallelism, from the weights that one rank of ours draws: alone, and with
+    fully_shard besides. Going on from our checkpoints of both meshes: on that mesh, and with fully_shard alone. And its
+    checkpoint of the first."""
+    theirs, start = after_our_weights(context, golden.CONTEXT)
     answers = {
         "alone": theirs(2, "they_2", *golden.CONTEXT, *start),
         "sharded": theirs(4, "they_4", *golden.CONTEXT, *start),
@@ -149,14 +156,7 @@ def make_stages(context, output):
     """TorchTitan's figures with pipeline parallelism, from the weights that one rank of ours draws: alone, with two
     distant stages on each rank, and with fully_shard besides, also in bf16. Going on from our checkpoints of both
     meshes: on that mesh, and without a pipeline. And its checkpoint of the second mesh."""
-    start = seed(context)
-
-    def theirs(ranks, name, *more):
-        return torchtitans(context, ranks, name, ["--job.config_file", golden.write_job(context, name), *more])
-
-    for ranks in (2, 4):
-        ours(context, ranks, f"we_{ranks}", *golden.STAGES)
-        golden.hand_over(context, f"we_{ranks}", f"they_after_us_{ranks}")
+    theirs, start = after_our_weights(context, golden.STAGES)
     answers = {
         "alone": theirs(2, "they_2", *golden.STAGES, *start),
         "interleaved": theirs(2, "they_interleaved", *golden.STAGES, *golden.INTERLEAVED, *start),

@@ -5,7 +5,7 @@ import dataclasses
 import cases_parity_table as table
 from cases_parity_table import CHECKPOINTING, DTYPES, FP32_BOUNDS, SHAPES, STEPS, STRATEGIES
 from fixtures import SMALL_MODEL
-from harness import Failure, case, expect
+from harness import case, expect
 from oracle import KERNELS, answer, ask, ask_variants, variants_of
 
 LOCAL_BATCH = 2  # of SMALL_MODEL
@@ -156,21 +156,8 @@ def fp32_bounds(context, rows, kernels):
 
 
 def check_row(context, index, row, kernels, bounds):
-    """Prints a line for each of the row's oracles. Returns what is wrong."""
-    wrong = []
     ring, whole = oracles(context, row)
-    start = table.load_start(ring)
-    try:
-        run = table.run_program_row(context, row, index, kernels, ring, start)
-    except Failure as failure:
-        return [f"{row.name}: {failure}"]
-    for what, oracle in (("ring", ring), ("whole rows", whole)):
-        found, worst = table.distances(run, (oracle.rows, oracle.weights), start)
-        cells = " | ".join(f"{key} {found[key]:.1e} <= {bounds[key]:.1e}" for key in bounds)
-        print(f"  {row.ranks} ranks | {kernels} | {row.name} | {what} | {cells}", flush=True)
-        if any(not found[key] <= bounds[key] for key in bounds):
-            wrong.append(f"{row.name}, against PyTorch's {what}: beyond a bound: {cells}; worst weight {worst}")
-    return wrong
+    return table.check_against(context, index, row, kernels, {"ring": (ring, bounds), "whole rows": (whole, bounds)})
 
 
 def check_rows(context, rows, kernels):

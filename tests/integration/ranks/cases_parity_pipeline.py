@@ -7,7 +7,7 @@ from cases_parity import FP32_TOLERANCE
 from cases_parity_context import FP32_NORM_CEILING, FP32_WEIGHTS
 from cases_parity_table import CHECKPOINTING, DTYPES, STEPS
 from fixtures import QWEN3_MODEL, SMALL_MODEL
-from harness import Failure, case, expect
+from harness import case, expect
 from oracle import KERNELS, answer, ask, ask_variants, variants_of
 
 LOCAL_BATCH = 4
@@ -149,22 +149,10 @@ def bf16_bounds(context, rows, kernels):
 
 
 def check_row(context, index, row, kernels, bf16):
-    """Prints a line for each of the row's oracles. Returns what is wrong."""
-    wrong = []
     pipeline, whole = oracles(context, row)
-    start = table.load_start(pipeline)
-    try:
-        run = table.run_program_row(context, row, index, kernels, pipeline, start)
-    except Failure as failure:
-        return [f"{row.name}: {failure}"]
-    for what, oracle in (("pipeline", pipeline), ("whole model", whole)):
-        bounds = bf16 if row.dtype == "bf16" else fp32_bounds(kernels, oracle is pipeline)
-        found, worst = table.distances(run, (oracle.rows, oracle.weights), start)
-        cells = " | ".join(f"{key} {found[key]:.1e} <= {bounds[key]:.1e}" for key in bounds)
-        print(f"  {row.ranks} ranks | {kernels} | {row.name} | {what} | {cells}", flush=True)
-        if any(not found[key] <= bounds[key] for key in bounds):
-            wrong.append(f"{row.name}, against PyTorch's {what}: beyond a bound: {cells}; worst weight {worst}")
-    return wrong
+    bounds = [bf16 if row.dtype == "bf16" else fp32_bounds(kernels, has_stages) for has_stages in (True, False)]
+    found = {"pipeline": (pipeline, bounds[0]), "whole model": (whole, bounds[1])}
+    return table.check_against(context, index, row, kernels, found)
 
 
 @case(300, tier="long", ranks=[8], kernels=["own"])

@@ -260,6 +260,25 @@ def check_row(context, index, row, kernels, bounds):
     return f"{row.name}: {', '.join(wrong)} beyond the bound: {cells}; worst weight {worst}" if wrong else None
 
 
+def check_against(context, index, row, kernels, oracles):
+    """Prints a line for each of several runs of PyTorch, {name: (run, bounds)}; the program begins as the first one does.
+    Returns what is wrong."""
+    first = next(iter(oracles.values()))[0]
+    start = load_start(first)
+    try:
+        run = run_program_row(context, row, index, kernels, first, start)
+    except Failure as failure:
+        return [f"{row.name}: {failure}"]
+    wrong = []
+    for what, (oracle, bounds) in oracles.items():
+        found, worst = distances(run, (oracle.rows, oracle.weights), start)
+        cells = " | ".join(f"{key} {found[key]:.1e} <= {bounds[key]:.1e}" for key in bounds)
+        print(f"  {row.ranks} ranks | {kernels} | {row.name} | {what} | {cells}", flush=True)
+        if any(not found[key] <= bounds[key] for key in bounds):
+            wrong.append(f"{row.name}, against PyTorch's {what}: beyond a bound: {cells}; worst weight {worst}")
+    return wrong
+
+
 def check_rows(context, ranks, kernels, tier):
     rows = [row for row in TABLE if row.ranks == ranks and tier_of(row) == tier]
     bounds = {dtype: bf16_bounds(context, dtype, ranks, kernels) for dtype in {row.dtype for row in rows} - {"fp32"}}
