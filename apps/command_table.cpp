@@ -105,7 +105,8 @@ void describe_program() {
                                         {"parallelism.pipeline_parallel_schedule", pipeline::schedule_names()},
                                         {"device", device_names()}},
                        .complete_model = models::complete_from_folder,
-                       .check_model = models::check_model});
+                       .check_model = models::check_model,
+                       .check_plan = models::check_plan});
 }
 
 }  // namespace titan

@@ -81,4 +81,14 @@ void check_model(const config::JobConfig& config, std::vector<config::Fault>& er
   check_decoder_args(config, errors);
 }
 
+void check_plan(const config::JobConfig& config, std::vector<config::Fault>& errors) {
+  try {
+    const ModelStats stats = stats_of(entry_of(config.model).decoder(config.model).shape);
+    check_pipeline(stats, config, errors);
+    check_mesh(stats, config.parallelism);
+  } catch (const ConfigError& error) {
+    errors.push_back({error.what(), error.keys()});
+  }
+}
+
 }  // namespace titan::models

@@ -58,7 +58,11 @@ std::vector<std::string> model_names();
 std::vector<std::string> flavor_names();
 
 // Appends the faults of [model], by the rules of the model that it names. Does not report an unknown name:
-// entry_of() throws for it.
+// check_plan() does.
 void check_model(const config::JobConfig& config, std::vector<config::Fault>& errors);
+
+// Appends what is wrong with the whole model, flavor included, and with its division over ranks by tensor and pipeline
+// parallelism. Reports an unknown name.
+void check_plan(const config::JobConfig& config, std::vector<config::Fault>& errors);
 
 }  // namespace titan::models

@@ -1,6 +1,7 @@
 #include "apps/train/checked_config.h"
 
 #include <cstdio>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -10,7 +11,6 @@
 #include "base/log.h"
 #include "base/process/speaks.h"
 #include "config/load.h"
-#include "models/common/check_shape.h"
 #include "models/common/wrap_groups.h"
 #include "models/registry.h"
 #include "train/step/run_parameters.h"
@@ -30,16 +30,22 @@ void check_groups(const config::Optimizer& options, const TrainSpec& spec) {
 }
 
 CheckedConfig check_model(config::LoadedConfig loaded) {
-  CheckedConfig checked{std::move(loaded.config), std::move(loaded.warnings), std::move(loaded.origins), {}};
-  try {
-    checked.spec = models::make_train_spec(checked.config.model, checked.config.lora, checked.config.training.seq_len);
-    models::check_mesh(checked.spec.stats, checked.config.parallelism);
-    models::check_pipeline(checked.spec.stats, checked.config);
-    models::check_wrap(checked.spec, checked.config.parallelism);
-    check_groups(checked.config.optimizer, checked.spec);
-  } catch (const ConfigError& error) {
-    throw ConfigError(config::with_location(error, checked.origins));
-  }
+  CheckedConfig checked{
+      std::move(loaded.config), std::move(loaded.warnings), std::move(loaded.origins), {}};
+  const config::JobConfig& config = checked.config;
+  std::vector<std::string> errors;
+  const auto check = [&](const std::function<void()>& part) {
+    try {
+      part();
+    } catch (const ConfigError& error) {
+      errors.push_back(config::with_location(error, checked.origins));
+    }
+  };
+  check([&] { checked.spec = models::make_train_spec(config.model, config.lora, config.training.seq_len); });
+  config::throw_if_wrong(errors);
+  check([&] { models::check_wrap(checked.spec, config.parallelism); });
+  check([&] { check_groups(config.optimizer, checked.spec); });
+  config::throw_if_wrong(errors);
   return checked;
 }
 

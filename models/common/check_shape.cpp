@@ -156,10 +156,10 @@ void check_mesh(const ModelStats& stats, const config::Parallelism& parallelism)
 
 void check_pipeline(const ModelStats& stats, const config::JobConfig& config) {
   if (config.parallelism.pipeline_parallel_degree == 1) return;
-  const auto plan = config::pipeline_plan(config, stats.num_layers);
-  if (stats.num_tied_parameters == 0 || plan.rank_of("tok_embeddings") != plan.rank_of("output")) return;
+  const auto plan = config::find_pipeline_plan(config, stats.num_layers, errors);
+  if (!plan || stats.num_tied_parameters == 0 || plan->rank_of("tok_embeddings") != plan->rank_of("output")) return;
   const std::string key = "parallelism.pipeline_parallel_schedule";
-  throw ConfigError(key + " (\"" + config.parallelism.pipeline_parallel_schedule +
+  errors.push_back({key + " (\"" + config.parallelism.pipeline_parallel_schedule +
                         "\") puts the first and the last stage on one rank, and the model's embedding is its output "
                         "projection: both stages would have one parameter; take a schedule that puts them on two "
                         "ranks, such as \"Interleaved1F1B\"",

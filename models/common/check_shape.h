@@ -32,8 +32,8 @@ void check_attention_shape(const AttentionShape& shape);
 // names the nearest degrees that do), or leaves a rank without rows of the vocabulary.
 void check_mesh(const ModelStats& stats, const config::Parallelism& parallelism);
 
-// Throws ConfigError or DataError if the model has no such pipeline (config/pipeline_plan.h), or ties parameters of two
-// stages that are on one rank. Nothing if a pipeline has one rank.
-void check_pipeline(const ModelStats& stats, const config::JobConfig& config);
+// Appends faults if the model has no such pipeline (config/pipeline_plan.h), or ties parameters of two stages that are
+// on one rank. Nothing if a pipeline has one rank.
+void check_pipeline(const ModelStats& stats, const config::JobConfig& config, std::vector<config::Fault>& errors);
 
 }  // namespace titan::models

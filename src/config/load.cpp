@@ -25,6 +25,7 @@ class Loader {
       out_.origins["job.config_file"] = Origin{nullptr, {}, "command line", "--config"};
     }
     warn_of_repetitions(command_line);
+    is_all_read_ = errors_.empty();
   }
 
   LoadedConfig finish(std::optional<std::int64_t> world_size) {
@@ -36,6 +37,8 @@ class Loader {
     std::vector<Fault> faults = complete_model();
     Findings findings = cross_check(out_.config, world_size);
     findings.errors.insert(findings.errors.begin(), faults.begin(), faults.end());
+    if (world_size && program().check_plan && is_model_known(findings.errors))
+      program().check_plan(out_.config, findings.errors);
     throw_if_wrong(all_errors(findings.errors));
     for (auto& warning : findings.warnings) out_.warnings.push_back(std::move(warning));
     return std::move(out_);
@@ -56,6 +59,14 @@ class Loader {
       if (std::ranges::none_of(fault.keys, is_broken)) all.push_back(with_location(fault, out_.origins));
     }
     return all;
+  }
+
+  // True if no key of [model] has an error and no flag is misspelled, so that the model is the one that is meant.
+  bool is_model_known(const std::vector<Fault>& found) const {
+    const auto is_of_model = [](const std::string& key) { return key.starts_with("model."); };
+    const auto concerns_model = [&](const Fault& fault) { return std::ranges::any_of(fault.keys, is_of_model); };
+    return is_all_read_ && std::ranges::none_of(files_.broken, is_of_model) &&
+           std::ranges::none_of(found, concerns_model);
   }
 
   void apply(const Field& field, const FileValue& given) {
@@ -112,7 +123,8 @@ class Loader {
 
   FileValues files_;
   std::vector<std::string> errors_;
-  bool plans_;  // --dry-run only
+  bool plans_;                // --dry-run only
+  bool is_all_read_ = false;  // the environment and the command line have no unknown name or unreadable value
   std::map<std::string, FileValue> values_;
   LoadedConfig out_;
 };

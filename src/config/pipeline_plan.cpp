@@ -1,6 +1,7 @@
 #include "config/pipeline_plan.h"
 
 #include <cmath>
+#include <functional>
 #include <string>
 
 #include "base/error.h"
@@ -47,6 +48,20 @@ pipeline::PipelineSchedule read_order(const std::string& file, const pipeline::S
   }
 }
 
+int num_microbatches(const JobConfig& config) {
+  return static_cast<int>(pipeline::num_microbatches(config.training.local_batch_size,
+                                                     config.parallelism.pipeline_parallel_microbatch_size));
+}
+
+// Appends the fault of one part of a plan, if making it throws.
+void try_part(const std::function<void()>& part, std::vector<Fault>& errors) {
+  try {
+    part();
+  } catch (const ConfigError& error) {
+    errors.push_back({error.what(), error.keys()});
+  }
+}
+
 }  // namespace
 
 std::string PipelinePlan::text(int rank) const {
@@ -88,17 +103,31 @@ PipelinePlan pipeline_plan(const JobConfig& config, std::int64_t num_layers) {
   PipelinePlan plan;
   plan.stages = divide(parallelism, num_layers, kind.is_single_stage);
   const auto ranks = static_cast<int>(parallelism.pipeline_parallel_degree);
-  const pipeline::PipelineSize size{
-      .num_ranks = ranks,
-      .stages_per_rank = static_cast<int>(plan.stages.size()) / ranks,
-      .num_microbatches = static_cast<int>(
-          pipeline::num_microbatches(config.training.local_batch_size, parallelism.pipeline_parallel_microbatch_size))};
+  const pipeline::PipelineSize size{.num_ranks = ranks,
+                                    .stages_per_rank = static_cast<int>(plan.stages.size()) / ranks,
+                                    .num_microbatches = num_microbatches(config)};
   const std::string& file = parallelism.pipeline_parallel_schedule_csv.value_or("");
   plan.schedule =
       pipeline::with_communication(file.empty() ? pipeline::make_schedule(kind, size) : read_order(file, kind, size));
   const auto check = pipeline::check_schedule(plan.schedule);
   TITAN_CHECK(!check.fault, *check.fault);
   TITAN_CHECK(!check.fault_if_sends_wait, *check.fault_if_sends_wait);
+  return plan;
+}
+
+std::optional<PipelinePlan> find_pipeline_plan(const JobConfig& config, std::int64_t num_layers,
+                                               std::vector<Fault>& errors) {
+  const Parallelism& parallelism = config.parallelism;
+  const std::size_t before = errors.size();
+  const auto divide_model = [&] {
+    divide(parallelism, num_layers,
+           pipeline::find_schedule_kind(parallelism.pipeline_parallel_schedule).is_single_stage);
+  };
+  try_part(divide_model, errors);
+  try_part([&] { num_microbatches(config); }, errors);
+  if (errors.size() > before) return std::nullopt;
+  std::optional<PipelinePlan> plan;
+  try_part([&] { plan = pipeline_plan(config, num_layers); }, errors);
   return plan;
 }
 

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "config/job_config.h"
+#include "config/keys/source.h"
 #include "pipeline/pipeline_schedule.h"
 #include "pipeline/stage_split.h"
 
@@ -30,5 +32,10 @@ struct PipelinePlan {
 // Returns the plan for a model of `num_layers` blocks, whatever the degree. Reads the file of
 // parallelism.pipeline_parallel_schedule_csv. Throws ConfigError naming the keys to change.
 PipelinePlan pipeline_plan(const JobConfig& config, std::int64_t num_layers);
+
+// Returns the same plan, or nullopt after appending all that is wrong with it, as far as one fault does not hide
+// another.
+std::optional<PipelinePlan> find_pipeline_plan(const JobConfig& config, std::int64_t num_layers,
+                                               std::vector<Fault>& errors);
 
 }  // namespace titan::config

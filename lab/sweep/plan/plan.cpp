@@ -382,7 +382,7 @@ Plan make_plan(const SweepSpec& spec) {
     command_line.config_file = spec.base.string();
     for (const auto& [key, value] : trial.values) command_line.overrides.push_back({key, value, kFlag + key});
     try {
-      auto loaded = config::load_job_config(command_line);
+      auto loaded = config::load_job_config(command_line, spec.nproc);
       trial.config = std::move(loaded.config);
       add_warnings(loaded.warnings, plan.warnings);
       adapt(trial.config, spec, trial.name);

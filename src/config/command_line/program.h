@@ -43,8 +43,11 @@ struct Program {
   std::function<std::vector<std::string>(JobConfig& config, const Origins& given, std::vector<Fault>& errors,
                                          std::vector<std::string>& warnings)>
       complete_model;
-  // Appends the faults of [model], and of the degrees of parallelism for it. Empty: nothing is checked.
+  // Appends the faults of the keys of [model], and of the degrees of parallelism for them. Empty: nothing is checked.
   std::function<void(const JobConfig& config, std::vector<Fault>& errors)> check_model;
+  // Appends what keeps the whole model of [model], with its flavor's sizes, from being spread over ranks. Called for
+  // runs, if check_model and complete_model find nothing wrong. Empty: nothing is checked.
+  std::function<void(const JobConfig& config, std::vector<Fault>& errors)> check_plan;
 };
 
 // Sets the description. Call once, before anything is parsed, while the process has one thread.
