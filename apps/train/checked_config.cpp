@@ -31,7 +31,7 @@ void check_groups(const config::Optimizer& options, const TrainSpec& spec) {
 
 CheckedConfig check_model(config::LoadedConfig loaded) {
   CheckedConfig checked{
-      std::move(loaded.config), std::move(loaded.warnings), std::move(loaded.origins), {}};
+      std::move(loaded.config), std::move(loaded.warnings), std::move(loaded.notes), std::move(loaded.origins), {}};
   const config::JobConfig& config = checked.config;
   std::vector<std::string> errors;
   const auto check = [&](const std::function<void()>& part) {
@@ -77,6 +77,7 @@ CheckedConfig check_to_print(const config::CommandLine& command_line, const Laun
   CheckedConfig checked = report_once(speaks_for_job(launch), [&] { return check_model(load(command_line, launch)); });
   if (!speaks_for_job(launch)) return checked;
   for (const auto& warning : checked.warnings) std::fprintf(stderr, "warning: %s\n", warning.c_str());
+  for (const auto& note : checked.notes) std::fprintf(stderr, "note: %s\n", note.c_str());
   return checked;
 }
 

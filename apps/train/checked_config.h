@@ -16,6 +16,7 @@ namespace titan {
 struct CheckedConfig {
   config::JobConfig config;
   std::vector<std::string> warnings;  // for rank 0 to print
+  std::vector<std::string> notes;     // the same, and nothing to worry about
   config::Origins origins;
   TrainSpec spec;  // without the tokenizer's facts
 };
@@ -24,8 +25,8 @@ struct CheckedConfig {
 // AlreadyReported on the others.
 CheckedConfig check_to_train(const config::CommandLine& command_line, const LaunchEnv& launch);
 
-// Checks the configuration for a command whose result goes to standard output: the log and the warnings, which rank 0
-// prints, go to standard error. Throws as check_to_train().
+// Checks the configuration for a command whose result goes to standard output: the log, the warnings and the notes,
+// which rank 0 prints, go to standard error. Throws as check_to_train().
 CheckedConfig check_to_print(const config::CommandLine& command_line, const LaunchEnv& launch);
 
 }  // namespace titan

@@ -40,7 +40,7 @@ namespace {
 // State of a rank before it meets the others.
 struct Start {
   CheckedInput input;
-  std::vector<std::string> warnings;
+  std::vector<std::string> warnings, notes;
   c10::DeviceType device_type;
   std::exception_ptr failure = nullptr;  // thrown once the ranks have met, so that the others hear of it at once
 };
@@ -64,7 +64,7 @@ Start check_machine(const CheckedConfig& checked, const config::CommandLine& com
   const bool speaks = speaks_for_machine(launch);
   return report_once(speaks, [&] {
     const auto device_type = pick_device_type(checked.config, launch);
-    Start start{speaks ? check_files(checked) : load_tokenizer(checked), checked.warnings, device_type};
+    Start start{speaks ? check_files(checked) : load_tokenizer(checked), checked.warnings, checked.notes, device_type};
     if (auto slow = train::slow_products_warning(checked.config, device_type); !slow.empty())
       start.warnings.push_back(std::move(slow));
     if (speaks)
@@ -79,8 +79,10 @@ Start check_machine(const CheckedConfig& checked, const config::CommandLine& com
 }
 
 void log_start(const Start& start, const LaunchEnv& launch) {
-  if (speaks_for_job(launch))
+  if (speaks_for_job(launch)) {
     for (const auto& warning : start.warnings) spdlog::warn(warning);
+    for (const auto& note : start.notes) spdlog::info(note);
+  }
   if (start.device_type != c10::DeviceType::CPU || start.input.config.training.device == "cpu") return;
   const auto level = dist::has_cuda_device() ? spdlog::level::warn : spdlog::level::info;
   spdlog::log(level, "training on CPU: {}", dist::load_accelerator_module());

@@ -88,7 +88,10 @@ class Loader {
     if (field.key == "job.config_file" && out_.config.job.config_file) return;  // --config says which one it is
     field.set(out_.config, given.value);
     out_.origins[field.key] = given.origin;
-    if (field.status.support == Support::kNoEffect && given.value != default_value(field))
+    if (field.status.support != Support::kNoEffect || given.value == default_value(field)) return;
+    if (field.status.is_only_noted)
+      out_.notes.push_back(field.key + ": " + field.status.reason);
+    else
       out_.warnings.push_back(field.key + " = " + to_toml_value(given.value) +
                               " changes nothing here: " + field.status.reason);
   }

@@ -22,6 +22,7 @@ namespace titan::config {
 struct LoadedConfig {
   JobConfig config;
   std::vector<std::string> warnings;  // for the log of rank 0
+  std::vector<std::string> notes;     // the same, and nothing to worry about
   Origins origins;                    // of all given values
 };
 

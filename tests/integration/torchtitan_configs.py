@@ -140,7 +140,7 @@ def write_published(folder, name):
 
 # Keys that keep a published configuration from running here; everything else runs unchanged.
 REFUSED = {
-    "llama3_405b": ["model.converters", "compile.enable"],
+    "llama3_405b": ["model.converters"],
 }
 RUN_HERE = [name for name in PUBLISHED if name not in REFUSED]
 

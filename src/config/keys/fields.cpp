@@ -34,6 +34,9 @@ Rule one_of(StringList choices, StringList not_built = {}) {
 
 const Status kSupported{};
 Status no_effect(std::string reason) { return {Support::kNoEffect, std::move(reason)}; }
+Status needless(std::string reason) {
+  return {Support::kNoEffect, std::move(reason), /*is_left_out_of_plans=*/false, /*is_only_noted=*/true};
+}
 Status dormant(std::string switch_key) { return {Support::kDormant, "it only refines " + std::move(switch_key)}; }
 Status not_built(std::string reason) { return {Support::kNotBuilt, std::move(reason)}; }
 Status not_built_but_planned(std::string reason) {
@@ -241,7 +244,7 @@ class Table {
     add(KEY(activation_checkpoint.determinism_check), "default: recomputed linear layers, attention and blocks must have the shapes, dtypes and devices of the forward pass", one_of({"default", "none"}), kSupported);
     add(KEY(activation_checkpoint.debug), "an error of determinism_check lists what ran in both passes", kAny, kSupported);
 
-    add(KEY(compile.enable), "torch.compile", kAny, not_built_but_planned("there is no compiler in this program; it computes the same without one"));
+    add(KEY(compile.enable), "torch.compile", kAny, needless("nothing is compiled; titan-train's own fused kernels compute the same (on a GPU with cuda.kernels = \"own\")"));
     add(KEY(compile.components), "what to compile", one_of({"model", "loss"}), dormant("compile.enable"));
     add(KEY(compile.backend), "compiler backend", kNonEmpty, dormant("compile.enable"));
 

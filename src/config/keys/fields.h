@@ -16,8 +16,8 @@ namespace titan::config {
 // Level of support for a key.
 enum class Support {
   kSupported,  // carried out
-  kNoEffect,   // accepted without effect (the reason says why); any value but the default gives a warning
-  kDormant,    // accepted; only refines another key, which cannot be switched on yet
+  kNoEffect,   // accepted without effect (the reason says why); any value but the default gives a warning or a note
+  kDormant,    // accepted; only refines another key, which does nothing here or cannot be switched on yet
   kNotBuilt,   // any value but the default is an error, with the reason and a fix
 };
 
@@ -26,6 +26,7 @@ struct Status {
   std::string reason;  // a sentence without a full stop; empty for kSupported
   // For kNotBuilt keys without a Rule that change no shape: --dry-run plans as if the key had its default, and says so.
   bool is_left_out_of_plans = false;
+  bool is_only_noted = false;  // for kNoEffect keys without which a run lacks nothing: a note instead of a warning
 };
 
 // Constraints on a value, beyond its type. Numbers: bounds. Strings and the entries of lists: choices.

@@ -86,8 +86,8 @@ TEST_F(Include, ErrorsOfAllFilesInTheOrderOfReading) {
 }
 
 TEST_F(Include, ValuesThatAreOverriddenMayBreakRules) {
-  write("a.toml", "[compile]\nenable = true");
-  EXPECT_EQ(error(write("run.toml", "include = ['a.toml']\n[compile]\nenable = false")), "no error");
+  write("a.toml", "[memory_estimation]\nenable = true");
+  EXPECT_EQ(error(write("run.toml", "include = ['a.toml']\n[memory_estimation]\nenable = false")), "no error");
 }
 
 TEST_F(Include, MustBeAListOfNames) {

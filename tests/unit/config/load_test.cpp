@@ -131,7 +131,7 @@ TEST(Load, SyntaxErrorsAndDuplicates) {
 
 TEST(Load, AllErrorsAtOnceInTheOrderOfTheFile) {
   const std::string error =
-      load_error("[training]\nsteps = 0\nbogus = 1\n[compile]\nenable = true\n[optimizer]\nlr = 'x'",
+      load_error("[training]\nsteps = 0\nbogus = 1\n[model]\nconverters = ['float8']\n[optimizer]\nlr = 'x'",
                  {"--training.seq_len=0", "--nonsense"});
   EXPECT_THAT(error, HasSubstr("6 errors"));
   std::size_t last = 0;
@@ -145,11 +145,13 @@ TEST(Load, AllErrorsAtOnceInTheOrderOfTheFile) {
 }
 
 TEST(Load, ValuesNotBuiltMayBeOverriddenAway) {
-  const char* toml = "[compile]\nenable = true";
-  EXPECT_THAT(load_error(toml), AllOf(HasSubstr("t.toml:2:10: error: compile.enable = true is known but not built yet"),
+  const char* toml = "[debug]\ndeterministic_warn_only = true";
+  EXPECT_THAT(load_error(toml), AllOf(HasSubstr("t.toml:2:27: error: debug.deterministic_warn_only = true is known but "
+                                                "not built yet"),
                                       HasSubstr("set it to its default, false")));
-  EXPECT_EQ(load_error(toml, {"--compile.no-enable"}), "no error");
-  EXPECT_THAT(load_error("", {"--compile.enable"}), StartsWith("command line: error: --compile.enable: "));
+  EXPECT_EQ(load_error(toml, {"--debug.no-deterministic_warn_only"}), "no error");
+  EXPECT_THAT(load_error("", {"--debug.deterministic_warn_only"}),
+              StartsWith("command line: error: --debug.deterministic_warn_only: "));
 }
 
 TEST(Load, KeysWithoutEffectWarnWhenChanged) {
@@ -157,6 +159,16 @@ TEST(Load, KeysWithoutEffectWarnWhenChanged) {
               ElementsAre(HasSubstr("training.gc_freq = 100 changes nothing here")));
   EXPECT_THAT(load("[training]\ngc_freq = 50").warnings, IsEmpty());
   EXPECT_THAT(load("[profiling]\nprofile_freq = 100").warnings, IsEmpty());
+}
+
+TEST(Load, KeysWithoutWhichARunLacksNothingAreNotedOnce) {
+  const LoadedConfig compiled = load("[compile]\nenable = true\ncomponents = ['loss']\nbackend = 'eager'");
+  EXPECT_TRUE(compiled.config.compile.enable);
+  EXPECT_THAT(compiled.warnings, IsEmpty());
+  EXPECT_THAT(compiled.notes, ElementsAre(StartsWith("compile.enable: nothing is compiled; titan-train's own fused "
+                                                     "kernels compute the same")));
+  EXPECT_THAT(load("[compile]\nenable = false").notes, IsEmpty());
+  EXPECT_THAT(load_error("[compile]\ncomponents = ['optimizer']"), HasSubstr("one of model, loss"));
 }
 
 TEST(Load, TokenizerPathIsAnAlias) {
