@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "config/keys/field_values.h"
 #include "config/pipeline_plan.h"
+#include "pipeline/nearest_numbers.h"
 
 namespace titan::models {
 namespace {
@@ -22,32 +23,30 @@ std::int64_t nearest_divisor(std::int64_t number, std::int64_t wanted) {
   return best;
 }
 
-// Returns the divisors of `number` around `degree`, which does not divide it: "2 or 4", "8 at most".
-std::string nearest_divisors(std::int64_t number, std::int64_t degree) {
-  std::int64_t below = std::min(degree, number);
-  while (number % below != 0) --below;
-  if (degree > number) return std::to_string(below) + " at most";
-  std::int64_t above = degree;
-  while (number % above != 0) ++above;
-  return std::to_string(below) + " or " + std::to_string(above);
-}
-
 void check_heads(const ModelStats& stats, std::int64_t degree) {
   const std::int64_t common = std::gcd(stats.num_heads, stats.num_kv_heads);
   if (common % degree == 0) return;
   throw ConfigError(std::string(kDegree) + " (" + std::to_string(degree) + ") must divide the " +
                         std::to_string(stats.num_heads) + " query heads and the " + std::to_string(stats.num_kv_heads) +
                         " key/value heads of the model, as each rank has whole heads; set the degree to " +
-                        nearest_divisors(common, degree),
+                        pipeline::nearest_divisors(common, degree),
                     {kDegree, "model.args.n_kv_heads", "model.args.n_heads"});
 }
 
 // PyTorch gives ceil(rows / degree) rows to each of the first ranks, so that few rows can leave the last without one.
-void check_vocabulary(std::int64_t rows, std::int64_t degree) {
+bool leaves_no_rank_out(std::int64_t rows, std::int64_t degree) {
   const std::int64_t chunk = (rows + degree - 1) / degree;
-  if (chunk * (degree - 1) < rows) return;
-  throw ConfigError(std::string(kDegree) + " (" + std::to_string(degree) + ") leaves a rank without one of the " +
-                        std::to_string(rows) + " rows of the vocabulary; set it lower",
+  return chunk * (degree - 1) < rows;
+}
+
+// The degree divides the heads, and a lower one must, too.
+void check_vocabulary(const ModelStats& stats, std::int64_t degree) {
+  if (leaves_no_rank_out(stats.vocab_size, degree)) return;
+  const std::int64_t common = std::gcd(stats.num_heads, stats.num_kv_heads);
+  std::int64_t lower = degree - 1;
+  while (common % lower != 0 || !leaves_no_rank_out(stats.vocab_size, lower)) --lower;
+  throw ConfigError(std::string(kDegree) + " (" + text(degree) + ") leaves a rank without one of the " +
+                        text(stats.vocab_size) + " rows of the vocabulary; set it to " + text(lower),
                     {kDegree, "model.args.vocab_size"});
 }
 
@@ -151,10 +150,10 @@ void check_attention_shape(const AttentionShape& shape) {
 void check_mesh(const ModelStats& stats, const config::Parallelism& parallelism) {
   if (parallelism.tensor_parallel_degree == 1) return;
   check_heads(stats, parallelism.tensor_parallel_degree);
-  check_vocabulary(stats.vocab_size, parallelism.tensor_parallel_degree);
+  check_vocabulary(stats, parallelism.tensor_parallel_degree);
 }
 
-void check_pipeline(const ModelStats& stats, const config::JobConfig& config) {
+void check_pipeline(const ModelStats& stats, const config::JobConfig& config, std::vector<config::Fault>& errors) {
   if (config.parallelism.pipeline_parallel_degree == 1) return;
   const auto plan = config::find_pipeline_plan(config, stats.num_layers, errors);
   if (!plan || stats.num_tied_parameters == 0 || plan->rank_of("tok_embeddings") != plan->rank_of("output")) return;
@@ -163,7 +162,7 @@ void check_pipeline(const ModelStats& stats, const config::JobConfig& config) {
                         "\") puts the first and the last stage on one rank, and the model's embedding is its output "
                         "projection: both stages would have one parameter; take a schedule that puts them on two "
                         "ranks, such as \"Interleaved1F1B\"",
-                    {key, "model.args.enable_weight_tying"});
+                    {key, "model.args.enable_weight_tying"}});
 }
 
 }  // namespace titan::models

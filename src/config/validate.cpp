@@ -16,6 +16,7 @@
 #include "config/keys/values/lora_keys.h"
 #include "config/keys/values/lr_factors.h"
 #include "config/keys/values/pipeline_limits.h"
+#include "pipeline/nearest_numbers.h"
 
 namespace titan::config {
 namespace {
@@ -55,11 +56,10 @@ void check_schedule(const JobConfig& config, Faults& errors, Warnings& warnings)
 void check_length(const std::string& key, std::int64_t length, const Parallelism& p, Faults& errors) {
   const std::int64_t step = 2 * std::max<std::int64_t>(1, p.tensor_parallel_degree * p.context_parallel_degree);
   if (length % step == 0) return;
-  const std::int64_t below = length / step * step;
-  const std::string nearest = below > 0 ? text(below) + " or " + text(below + step) : text(below + step);
   errors.push_back({key + " (" + text(length) + ") must be a multiple of 2 * parallelism.tensor_parallel_degree (" +
                         text(p.tensor_parallel_degree) + ") * parallelism.context_parallel_degree (" +
-                        text(p.context_parallel_degree) + ") = " + text(step) + "; use " + nearest,
+                        text(p.context_parallel_degree) + ") = " + text(step) + "; use " +
+                        pipeline::nearest_multiples(length, step),
                     {key, "parallelism.tensor_parallel_degree", "parallelism.context_parallel_degree"}});
 }
 
@@ -353,11 +353,10 @@ std::int64_t num_accumulation_steps(const JobConfig& config, std::int64_t world_
   const std::int64_t once = config.training.local_batch_size * ranks;
   if (global == -1) return 1;
   if (global % once == 0) return global / once;
-  const std::int64_t below = global / once * once;
   throw ConfigError("training.global_batch_size (" + text(global) +
                         ") must be a multiple of training.local_batch_size (" + text(config.training.local_batch_size) +
                         ") * data-parallel ranks (" + text(ranks) + ") = " + text(once) + "; use " +
-                        (below > 0 ? text(below) + " or " : "") + text(below + once) + ", or -1",
+                        pipeline::nearest_multiples(global, once) + ", or -1",
                     {"training.global_batch_size", "training.local_batch_size"});
 }
 

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "pipeline/pipeline_keys.h"
+#include "pipeline/nearest_numbers.h"
 #include "pipeline/rank_orders.h"
 
 namespace titan::pipeline {
@@ -80,7 +80,9 @@ const ScheduleKind& find_schedule_kind(std::string_view name) {
 std::int64_t num_microbatches(std::int64_t local_batch_size, std::int64_t microbatch_size) {
   if (local_batch_size % microbatch_size == 0) return local_batch_size / microbatch_size;
   throw ConfigError(std::string(kBatchKey) + " (" + std::to_string(local_batch_size) + ") must be a multiple of " +
-                        kMicrobatchKey + " (" + std::to_string(microbatch_size) + "); change either",
+                        kMicrobatchKey + " (" + std::to_string(microbatch_size) + "); set it to " +
+                        nearest_multiples(local_batch_size, microbatch_size) + ", or " + kMicrobatchKey + " to " +
+                        nearest_divisors(local_batch_size, microbatch_size),
                     {kBatchKey, kMicrobatchKey});
 }
 

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <string_view>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "pipeline/nearest_numbers.h"
 #include "pipeline/pipeline_keys.h"
 
 namespace titan::pipeline {
@@ -38,6 +40,13 @@ void check_stages_per_rank(const StageRequest& request, std::int64_t num_stages,
                     keys);
 }
 
+// Returns how many lists a user's own division may have instead of `found`: "4 or 6 lists".
+std::string lists_text(const StageRequest& request, std::int64_t found) {
+  if (request.is_single_stage) return counted(request.num_ranks, "list");
+  const std::int64_t least = 2 * request.num_ranks;
+  return (found < least ? text(least) : nearest_multiples(found, request.num_ranks)) + " lists";
+}
+
 // Returns the names of the model's modules, in its order.
 StageModules all_modules(std::int64_t num_layers) {
   StageModules names = {"tok_embeddings"};
@@ -64,15 +73,20 @@ std::int64_t num_stages(const StageRequest& request) {
 std::vector<StageModules> split_into_stages(const StageRequest& request, std::int64_t num_stages) {
   if (num_stages == 1) return {all_modules(request.num_layers)};
   const std::int64_t counted = counted_layers(request), least = counted / num_stages, longer = counted % num_stages;
-  if (least == 0)
-    throw ConfigError(layers_text(request) + " are fewer than the " + text(num_stages) + " stages; lower " +
-                          kDegreeKey + (request.layers_per_stage ? std::string(" or raise ") + kLayersKey : ""),
+  const std::int64_t first = request.first_stage_less_layers, last = request.last_stage_less_layers;
+  if (least == 0) {
+    // Each stage has at least as many layers as the embedding, and as norm and output projection count for.
+    const std::int64_t most_stages = counted / std::max<std::int64_t>({1, first, last});
+    const std::int64_t most_ranks = most_stages / (num_stages / request.num_ranks);
+    throw ConfigError(layers_text(request) + " are fewer than the " + text(num_stages) + " stages; set " + kDegreeKey +
+                          " to " + (most_ranks > 1 ? "at most " : "") + text(std::max<std::int64_t>(1, most_ranks)),
                       {kDegreeKey, kLayersKey, kFirstKey, kLastKey});
-  for (const auto& [key, less] :
-       {std::pair(kFirstKey, request.first_stage_less_layers), std::pair(kLastKey, request.last_stage_less_layers)})
+  }
+  for (const auto& [key, less, other] : {std::tuple(kFirstKey, first, last), std::tuple(kLastKey, last, first)})
     if (less > least)
       throw ConfigError(std::string(key) + " (" + text(less) + ") is more than the layers of a stage, " + text(least) +
-                            ": " + layers_text(request) + " over " + text(num_stages) + " stages; lower it",
+                            ": " + layers_text(request) + " over " + text(num_stages) + " stages; set it to at most " +
+                            text((request.num_layers + other) / (num_stages - 1)),
                         {key, kDegreeKey, kLayersKey});
   std::vector<StageModules> stages;
   std::int64_t next = 0;  // layer
@@ -92,7 +106,7 @@ std::vector<StageModules> split_into_stages(const StageRequest& request, std::in
 void check_stages(const std::vector<StageModules>& stages, const StageRequest& request) {
   check_stages_per_rank(request, static_cast<std::int64_t>(stages.size()),
                         std::string(kPartsKey) + " (" + text(static_cast<std::int64_t>(stages.size())) + " lists)",
-                        "change the number of lists", {kPartsKey});
+                        "give it " + lists_text(request, static_cast<std::int64_t>(stages.size())), {kPartsKey});
   const StageModules expected = all_modules(request.num_layers);
   const auto refuse = [](const std::string& message) { throw ConfigError(message, {kPartsKey}); };
   std::vector<bool> seen(expected.size());

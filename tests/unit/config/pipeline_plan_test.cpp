@@ -42,6 +42,21 @@ TEST(PipelinePlan, TakesStagesByName) {
   EXPECT_THAT(error_of([&] { pipeline_plan(config, 3); }), HasSubstr("layers.2 is in no stage; add it to one"));
 }
 
+TEST(PipelinePlan, AllFaultsThatDoNotHideEachOtherAreFound) {
+  JobConfig config = job(2, "1F1B");
+  std::vector<Fault> faults;
+  EXPECT_TRUE(find_pipeline_plan(config, 6, faults));
+  EXPECT_THAT(faults, IsEmpty());
+  config.parallelism.pipeline_parallel_layers_per_stage = 3;
+  config.parallelism.pipeline_parallel_microbatch_size = 3;
+  EXPECT_FALSE(find_pipeline_plan(config, 6, faults));
+  ASSERT_EQ(faults.size(), 2);
+  EXPECT_THAT(faults[0].message, HasSubstr("makes 3 stages"));
+  EXPECT_THAT(faults[1].message,
+              HasSubstr("must be a multiple of parallelism.pipeline_parallel_microbatch_size (3); set it "
+                        "to 3 or 6, or parallelism.pipeline_parallel_microbatch_size to 2 or 4"));
+}
+
 // The errors are those of the file with its name, and name its key, which says where the run got it from.
 TEST(PipelinePlan, BlamesTheFileOfAnOrder) {
   const std::string file = ::testing::TempDir() + "order.csv";

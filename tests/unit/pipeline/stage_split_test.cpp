@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "pipeline/nearest_numbers.h"
 #include "tests/support/message_of.h"
 
 namespace titan::pipeline {
@@ -65,13 +66,28 @@ TEST(StageSplit, RefusesWhatTheScheduleCannotHave) {
   EXPECT_THAT(split_refusal(request), AllOf(HasSubstr("makes 2 stages per rank"), HasSubstr("needs exactly 1"),
                                             HasSubstr("set it to 8 for 2 stages")));
   request = {.num_layers = 1, .num_ranks = 4, .layers_per_stage = {}};
-  EXPECT_THAT(split_refusal(request), HasSubstr("are fewer than the 4 stages"));
+  EXPECT_THAT(split_refusal(request), HasSubstr("are fewer than the 4 stages; set "
+                                                "parallelism.pipeline_parallel_degree to at most 3"));
+  EXPECT_NO_THROW(split_into_stages({.num_layers = 1, .num_ranks = 3, .layers_per_stage = {}}, 3));
   request = {.num_layers = 6, .num_ranks = 4, .layers_per_stage = {}, .first_stage_less_layers = 3};
   EXPECT_THAT(
       split_refusal(request),
-      HasSubstr("parallelism.pipeline_parallel_first_stage_less_layers (3) is more than the layers of a stage, 2"));
+      AllOf(
+          HasSubstr("parallelism.pipeline_parallel_first_stage_less_layers (3) is more than the layers of a stage, 2"),
+          HasSubstr("set it to at most 2")));
+  request.first_stage_less_layers = 2;
+  EXPECT_NO_THROW(split_into_stages(request, 4));
   request = {.num_layers = 6, .num_ranks = 4, .layers_per_stage = {}, .last_stage_less_layers = 3};
   EXPECT_THAT(split_refusal(request), HasSubstr("parallelism.pipeline_parallel_last_stage_less_layers (3)"));
+}
+
+TEST(NearestNumbers, AreMultiplesAndDivisors) {
+  EXPECT_EQ(nearest_multiples(8, 3), "6 or 9");
+  EXPECT_EQ(nearest_multiples(2, 3), "3");
+  EXPECT_EQ(nearest_divisors(12, 5), "4 or 6");
+  EXPECT_EQ(nearest_divisors(16, 7), "4 or 8");
+  EXPECT_EQ(nearest_divisors(9, 2), "1 or 3");
+  EXPECT_EQ(nearest_divisors(6, 8), "6 at most");
 }
 
 std::string list_refusal(const std::vector<StageModules>& stages, bool is_single_stage = true) {
@@ -92,7 +108,9 @@ TEST(StageSplit, ListsHaveEveryModuleOnceInOrder) {
   EXPECT_THAT(list_refusal({{"tok_embedding", "layers.0"}, {"layers.1", "layers.2", "norm", "output"}}),
               HasSubstr("has no module \"tok_embedding\"; did you mean tok_embeddings?"));
   EXPECT_THAT(list_refusal({{"tok_embeddings"}, {"layers.0", "layers.1"}, {"layers.2", "norm", "output"}}),
-              HasSubstr("(3 lists) makes 3 stages, which must be a multiple"));
+              AllOf(HasSubstr("(3 lists) makes 3 stages, which must be a multiple"), HasSubstr("give it 2 lists")));
+  const std::vector<StageModules> five = {{"tok_embeddings"}, {"layers.0"}, {"layers.1"}, {"layers.2"}, {"norm"}};
+  EXPECT_THAT(list_refusal(five, false), HasSubstr("give it 4 or 6 lists"));
   EXPECT_THAT(list_refusal({{"tok_embeddings", "layers.0"}, {"layers.1", "layers.2", "norm", "output"}}, false),
               HasSubstr("makes 1 stage per rank"));
   EXPECT_THAT(list_refusal({{}, {"tok_embeddings", "layers.0", "layers.1", "layers.2", "norm", "output"}}),
