@@ -30,6 +30,16 @@ constexpr double kMostTimes = 1000;
 
 [[noreturn]] void refuse(const std::string& message) { throw ConfigError("error: " + message); }
 
+pipeline::SizeWords option_words() {
+  return {.ranks = "--ranks",
+          .stages = "by NAME and --stages-per-rank",
+          .microbatches = "--microbatches",
+          .schedule = "NAME",
+          .change_stages = {"set --stages-per-rank to ", ""},
+          .change_microbatches = {"set --microbatches to ", ""},
+          .give_order = "name a file with one (--csv FILE)"};
+}
+
 int default_stages(const pipeline::ScheduleKind& kind) { return kind.is_single_stage ? 1 : 2; }
 
 PipelineSchedule schedule_by_name(const ScheduleFlags& flags) {
@@ -43,7 +53,7 @@ PipelineSchedule schedule_by_name(const ScheduleFlags& flags) {
                                     .num_microbatches = *flags.microbatches};
   if (std::int64_t{size.num_stages()} * size.num_microbatches > kMostForwards)
     refuse("expected at most " + with_thousands(kMostForwards) + " for ranks * stages per rank * microbatches");
-  return make_schedule(kind, size);
+  return make_schedule(kind, size, option_words());
 }
 
 // Reads the order of a file. NAME, and the numbers if they are given, say which pipeline it must be for.
@@ -64,7 +74,7 @@ PipelineSchedule schedule_of_file(const ScheduleFlags& flags) {
     else
       expected.rank_of_stage.resize(static_cast<std::size_t>(ranks) * per_rank);
   }
-  check_same_pipeline(schedule, expected, flags.csv);
+  check_same_pipeline(schedule, expected, flags.csv, option_words());
   return schedule;
 }
 

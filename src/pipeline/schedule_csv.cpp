@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "pipeline/pipeline_keys.h"
 
 namespace titan::pipeline {
 namespace {
@@ -132,23 +131,21 @@ std::string schedule_csv(const PipelineSchedule& schedule) {
 }
 
 void check_same_pipeline(const PipelineSchedule& schedule, const PipelineSchedule& expected,
-                         const std::string& file_name) {
+                         const std::string& file_name, const SizeWords& words) {
   const auto compare = [&file_name](const char* what, int found, int wanted, const std::string& origin) {
     if (found != wanted)
       refuse(file_name + ": expected " + std::to_string(wanted) + " " + what + " (" + origin + "), found " +
              std::to_string(found));
   };
-  compare("ranks, a line each", schedule.num_ranks(), expected.num_ranks(), kDegreeKey);
-  compare("stages", schedule.num_stages(), expected.num_stages(),
-          std::string("by ") + kScheduleKey + " and " + kLayersKey);
-  compare("microbatches", schedule.num_microbatches, expected.num_microbatches,
-          std::string(kBatchKey) + " / " + kMicrobatchKey);
+  compare("ranks, a line each", schedule.num_ranks(), expected.num_ranks(), words.ranks);
+  compare("stages", schedule.num_stages(), expected.num_stages(), words.stages);
+  compare("microbatches", schedule.num_microbatches, expected.num_microbatches, words.microbatches);
   for (int stage = 0; stage < expected.num_stages(); ++stage)
     if (schedule.rank_of_stage[stage] != expected.rank_of_stage[stage])
       refuse(file_name + ": stage " + std::to_string(stage) + " is on rank " +
              std::to_string(schedule.rank_of_stage[stage]) + " (line " +
              std::to_string(schedule.rank_of_stage[stage] + 1) + "), and belongs to rank " +
-             std::to_string(expected.rank_of_stage[stage]) + ", as " + kScheduleKey +
+             std::to_string(expected.rank_of_stage[stage]) + ", as " + words.schedule +
              " says: ZBVZeroBubble and DualPipeV lie in a V, the others in a loop");
 }
 

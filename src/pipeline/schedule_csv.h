@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "pipeline/pipeline_keys.h"
 #include "pipeline/pipeline_schedule.h"
 
 namespace titan::pipeline {
@@ -22,6 +23,6 @@ std::string schedule_csv(const PipelineSchedule& schedule);
 // Throws DataError if the numbers of ranks, stages and microbatches, or the rank of a stage, differ from those of
 // `expected`, which an order in a file must have for a run.
 void check_same_pipeline(const PipelineSchedule& schedule, const PipelineSchedule& expected,
-                         const std::string& file_name);
+                         const std::string& file_name, const SizeWords& words = {});
 
 }  // namespace titan::pipeline

@@ -26,12 +26,13 @@ constexpr std::array kKinds = {
 
 std::string microbatches(int count) { return std::to_string(count) + (count == 1 ? " microbatch" : " microbatches"); }
 
-// Returns what the number of microbatches must be, and the nearest larger number that is; nullopt if it is right.
+// Holds what a number must be, and one that is.
 struct Need {
   std::string text;
   int nearest;
 };
 
+// Returns what the number of microbatches must be, and the nearest larger number that is; nullopt if it is right.
 std::optional<Need> unmet_need(const ScheduleKind& kind, const PipelineSize& size) {
   const int count = size.num_microbatches, ranks = size.num_ranks, stages = size.num_stages();
   const std::string stages_text = " (" + counted(stages, "stage") + ")";
@@ -48,11 +49,13 @@ std::optional<Need> unmet_need(const ScheduleKind& kind, const PipelineSize& siz
   return std::nullopt;
 }
 
-// Returns the number of stages per rank that the kind must have; empty if it has it.
-std::string unmet_stages(const ScheduleKind& kind, const PipelineSize& size) {
-  if (kind.is_single_stage) return size.stages_per_rank == 1 ? "" : "exactly 1 stage per rank";
-  if (kind.style == StageStyle::kV) return size.stages_per_rank == 2 ? "" : "exactly 2 stages per rank";
-  return size.stages_per_rank >= 2 ? "" : "at least 2 stages per rank";
+// Returns what the number of stages per rank must be, and the nearest number that is; nullopt if it is right.
+std::optional<Need> unmet_stages(const ScheduleKind& kind, const PipelineSize& size) {
+  const int per_rank = size.stages_per_rank;
+  if (kind.is_single_stage) return per_rank == 1 ? std::nullopt : std::optional(Need{"exactly 1 stage per rank", 1});
+  if (kind.style == StageStyle::kV)
+    return per_rank == 2 ? std::nullopt : std::optional(Need{"exactly 2 stages per rank", 2});
+  return per_rank >= 2 ? std::nullopt : std::optional(Need{"at least 2 stages per rank", 2});
 }
 
 }  // namespace
@@ -86,27 +89,27 @@ std::int64_t num_microbatches(std::int64_t local_batch_size, std::int64_t microb
                     {kBatchKey, kMicrobatchKey});
 }
 
-void check_size(const ScheduleKind& kind, const PipelineSize& size) {
-  const std::string stages = unmet_stages(kind, size);
-  if (!stages.empty())
-    throw ConfigError(std::string(kind.name) + " needs " + stages + ", and each has " +
-                          std::to_string(size.stages_per_rank) + "; change " + kLayersKey + ", or take another " +
-                          kScheduleKey,
-                      {kLayersKey, kScheduleKey});
+void check_size(const ScheduleKind& kind, const PipelineSize& size, const SizeWords& words) {
+  if (const auto stages = unmet_stages(kind, size))
+    throw ConfigError(std::string(kind.name) + " needs " + stages->text + ", and each has " +
+                          std::to_string(size.stages_per_rank) + "; " + words.change_stages[0] +
+                          std::to_string(stages->nearest) + words.change_stages[1] + ", or take another " +
+                          words.schedule,
+                      {kLayersKey, kPartsKey, kScheduleKey});
   const auto need = unmet_need(kind, size);
   if (!need) return;
   throw ConfigError(std::string(kind.name) + " needs " + need->text + ", and there " +
                         (size.num_microbatches == 1 ? "is " : "are ") + microbatches(size.num_microbatches) +
-                        "; for example, make " + kBatchKey + " " + std::to_string(need->nearest) + " times " +
-                        kMicrobatchKey,
+                        "; for example, " + words.change_microbatches[0] + std::to_string(need->nearest) +
+                        words.change_microbatches[1],
                     {kBatchKey, kMicrobatchKey, kScheduleKey});
 }
 
-PipelineSchedule make_schedule(const ScheduleKind& kind, const PipelineSize& size) {
-  check_size(kind, size);
+PipelineSchedule make_schedule(const ScheduleKind& kind, const PipelineSize& size, const SizeWords& words) {
+  check_size(kind, size, words);
   if (!kind.order_of_rank)
-    throw ConfigError(std::string(kind.name) + " has no order of its own; set " + kCsvKey +
-                          " to a file with one, or take one of " + join(schedule_names(), ", "),
+    throw ConfigError(std::string(kind.name) + " has no order of its own; " + words.give_order + ", or take one of " +
+                          join(schedule_names(), ", "),
                       {kScheduleKey, kCsvKey});
   PipelineSchedule schedule{.num_microbatches = size.num_microbatches,
                             .rank_of_stage = place_stages(size.num_ranks, size.num_stages(), kind.style),

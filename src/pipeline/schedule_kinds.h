@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "pipeline/pipeline_keys.h"
 #include "pipeline/pipeline_schedule.h"
 
 namespace titan::pipeline {
@@ -45,10 +46,10 @@ std::int64_t num_microbatches(std::int64_t local_batch_size, std::int64_t microb
 
 // Throws ConfigError, with the keys to change, if the kind has no schedule of that size. For a kind without an order of
 // its own this is only about the stages per rank.
-void check_size(const ScheduleKind& kind, const PipelineSize& size);
+void check_size(const ScheduleKind& kind, const PipelineSize& size, const SizeWords& words = {});
 
 // Makes the order of computation of all ranks. Throws ConfigError as check_size() does, and for a kind without an order
 // of its own.
-PipelineSchedule make_schedule(const ScheduleKind& kind, const PipelineSize& size);
+PipelineSchedule make_schedule(const ScheduleKind& kind, const PipelineSize& size, const SizeWords& words = {});
 
 }  // namespace titan::pipeline

@@ -69,3 +69,7 @@ TEST(ScheduleCsv, IsComparedWithTheRun) {
 
 }  // namespace
 }  // namespace titan::pipeline
+  const auto other = make_schedule(find_schedule_kind("1F1B"), {3, 1, 4});
+  const auto in_other_words = [&] { check_same_pipeline(other, expected, "file.csv", {.ranks = "--ranks"}); };
+  EXPECT_EQ(titan::test::message_of<DataError>(in_other_words),
+            "file.csv: expected 2 ranks, a line each (--ranks), found 3");

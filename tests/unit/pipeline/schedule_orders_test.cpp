@@ -77,6 +77,19 @@ TEST(PipelineOrders, ASizeWithoutAScheduleSaysWhatToChange) {
               HasSubstr("parallelism.pipeline_parallel_schedule_csv"));
 }
 
+TEST(PipelineOrders, ASizeWithoutAScheduleIsToldInTheWordsOfACommand) {
+  const SizeWords words{.schedule = "NAME",
+                        .change_stages = {"set --stages ", ""},
+                        .change_microbatches = {"set --microbatches ", ""},
+                        .give_order = "name a file"};
+  const auto refusal = [&](const char* name, const PipelineSize& size) {
+    return titan::test::message_of<ConfigError>([&] { make_schedule(find_schedule_kind(name), size, words); });
+  };
+  EXPECT_THAT(refusal("ZBVZeroBubble", {4, 3, 8}), HasSubstr("each has 3; set --stages 2, or take another NAME"));
+  EXPECT_THAT(refusal("1F1B", {4, 1, 3}), HasSubstr("for example, set --microbatches 4"));
+  EXPECT_THAT(refusal("PipelineScheduleSingle", {2, 1, 2}), HasSubstr("; name a file, or take one of 1F1B"));
+}
+
 TEST(PipelineOrders, MicrobatchesDivideTheBatch) {
   EXPECT_EQ(num_microbatches(12, 3), 4);
   EXPECT_THAT(titan::test::message_of<ConfigError>([] { num_microbatches(12, 5); }),
