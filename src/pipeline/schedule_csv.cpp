@@ -4,6 +4,7 @@
 #include <charconv>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <vector>
 
 #include "base/error.h"
@@ -69,8 +70,8 @@ class CsvReader {
       ++cell;
       const std::string_view text = trim(part);
       if (text.empty()) continue;
-      const std::string place =
-          file_name_ + ": line " + std::to_string(rank + 1) + ", cell " + std::to_string(cell) + ": ";
+      const std::string in_file = "line " + std::to_string(rank + 1) + ", cell " + std::to_string(cell);
+      const std::string place = file_name_ + ": " + in_file + ": ";
       const auto step = read_step(text);
       if (!step && names_communication(text))
         refuse(place + std::string(text) +
@@ -79,35 +80,57 @@ class CsvReader {
       if (!step)
         refuse(place + "expected a stage, one of F B I W, and a microbatch, as in 2F0; found \"" + std::string(text) +
                "\"");
-      for (const Action& action : step->actions()) add_action(action, rank, place);
+      for (const Action& action : step->actions()) add_action(action, rank, in_file);
       out_.orders.back().push_back(*step);
     }
   }
 
   PipelineSchedule take() {
-    if (ranks_.empty()) refuse(file_name_ + ": there is no action in it");
-    for (const auto& [stage, rank] : ranks_) {
-      const int before = static_cast<int>(out_.rank_of_stage.size());
-      if (stage != before)
-        refuse(file_name_ + ": stage " + std::to_string(stage) + " occurs, and stage " + std::to_string(before) +
-               " does not");
-      out_.rank_of_stage.push_back(rank);
-    }
+    if (stages_.empty()) refuse(file_name_ + ": there is no action in it");
+    check_no_gap("stage", stages_);
+    check_no_gap("microbatch", microbatches_);
+    for (const auto& [stage, first] : stages_) out_.rank_of_stage.push_back(first.rank);
+    out_.num_microbatches = static_cast<int>(microbatches_.size());
     return std::move(out_);
   }
 
  private:
-  void add_action(const Action& action, int rank, const std::string& place) {
-    const int owner = ranks_.try_emplace(action.stage, rank).first->second;
-    if (owner != rank)
-      refuse(place + to_text(action) + ": stage " + std::to_string(action.stage) + " is already on line " +
-             std::to_string(owner + 1) + "; a stage belongs to one rank");
-    out_.num_microbatches = std::max(out_.num_microbatches, action.microbatch + 1);
+  // Where something occurs first.
+  struct First {
+    int rank;
+    std::string place;  // "line 1, cell 3 (2F0)"
+  };
+
+  void add_action(const Action& action, int rank, const std::string& in_file) {
+    const First here{rank, in_file + " (" + to_text(action) + ")"};
+    const First& stage = stages_.try_emplace(action.stage, here).first->second;
+    if (stage.rank != rank)
+      refuse_cell(here, "stage " + std::to_string(action.stage) + " is already in " + stage.place +
+                            "; a stage belongs to one rank, which has one line");
+    microbatches_.try_emplace(action.microbatch, here);
+    const auto [first, is_new] = actions_.try_emplace({action.stage, action.kind, action.microbatch}, in_file);
+    if (!is_new) refuse_cell(here, "it is already in " + first->second + "; an action occurs once");
+  }
+
+  // Refuses a number beyond those that occur, which is likely a slip in its cell.
+  void check_no_gap(const std::string& what, const std::map<int, First>& found) {
+    int next = 0;
+    for (const auto& [number, first] : found) {
+      if (number != next)
+        refuse_cell(first, what + " " + std::to_string(number) + " occurs, and " + what + " " + std::to_string(next) +
+                               " does not");
+      ++next;
+    }
+  }
+
+  [[noreturn]] void refuse_cell(const First& cell, const std::string& why) {
+    refuse(file_name_ + ": " + cell.place + ": " + why);
   }
 
   std::string file_name_;
   PipelineSchedule out_;
-  std::map<int, int> ranks_;  // of each stage
+  std::map<int, First> stages_, microbatches_;
+  std::map<std::tuple<int, Kind, int>, std::string> actions_;  // the place of each
 };
 
 }  // namespace

@@ -13,8 +13,9 @@
 namespace titan::pipeline {
 
 // Reads an order. The numbers of ranks, stages and microbatches are those that occur in it, and a stage belongs to the
-// rank that computes it. Throws DataError, which names the line and the cell, for anything but computation, and for a
-// stage on two ranks. Other faults are left to find_wrong_computation().
+// rank that computes it. Throws DataError, which names the line and the cell, for anything but computation, for a stage
+// on two ranks, an action that occurs twice, and numbers of stages or microbatches that are beyond a gap. Other faults
+// are left to find_wrong_computation().
 PipelineSchedule read_schedule_csv(std::string_view text, const std::string& file_name);
 
 // Writes the steps that compute, without empty cells.

@@ -43,8 +43,17 @@ TEST(ScheduleCsv, RefusesWhatIsNotComputation) {
 }
 
 TEST(ScheduleCsv, AStageHasOneRank) {
-  EXPECT_THAT(csv_refusal("0F0,0B0\n1F0,0F1\n"), HasSubstr("line 2, cell 2: 0F1: stage 0 is already on line 1"));
-  EXPECT_THAT(csv_refusal("0F0,0B0\n2F0,2B0\n"), HasSubstr("stage 2 occurs, and stage 1 does not"));
+  EXPECT_THAT(csv_refusal("0F0,0B0\n1F0,0F1\n"),
+              HasSubstr("line 2, cell 2 (0F1): stage 0 is already in line 1, cell 1 (0F0)"));
+}
+
+TEST(ScheduleCsv, ASlipInACellIsNamedWithTheCell) {
+  EXPECT_THAT(csv_refusal("0F0,0B0\n2F0,2B0\n"),
+              HasSubstr("file.csv: line 2, cell 1 (2F0): stage 2 occurs, and stage 1 does not"));
+  EXPECT_THAT(csv_refusal("0F0,,0F11,0B0,0B1\n"),
+              HasSubstr("line 1, cell 3 (0F11): microbatch 11 occurs, and microbatch 2 does not"));
+  EXPECT_THAT(csv_refusal("0F0,0F1,(0F1;0B0)OVERLAP_F_B\n"),
+              HasSubstr("line 1, cell 3 (0F1): it is already in line 1, cell 2; an action occurs once"));
 }
 
 TEST(ScheduleCsv, IsComparedWithTheRun) {
@@ -65,11 +74,11 @@ TEST(ScheduleCsv, IsComparedWithTheRun) {
   EXPECT_EQ(fault("LoopedBFS", {2, 2, 4}),
             "file.csv: stage 2 is on rank 0 (line 1), and belongs to rank 1, as parallelism.pipeline_parallel_schedule "
             "says: ZBVZeroBubble and DualPipeV lie in a V, the others in a loop");
-}
-
-}  // namespace
-}  // namespace titan::pipeline
   const auto other = make_schedule(find_schedule_kind("1F1B"), {3, 1, 4});
   const auto in_other_words = [&] { check_same_pipeline(other, expected, "file.csv", {.ranks = "--ranks"}); };
   EXPECT_EQ(titan::test::message_of<DataError>(in_other_words),
             "file.csv: expected 2 ranks, a line each (--ranks), found 3");
+}
+
+}  // namespace
+}  // namespace titan::pipeline
