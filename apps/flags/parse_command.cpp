@@ -4,6 +4,7 @@
 
 #include "apps/common/print_result.h"
 #include "base/error.h"
+#include "base/text.h"
 
 namespace titan {
 
@@ -16,6 +17,11 @@ std::optional<int> parse_command(CLI::App& app, const std::vector<std::string>& 
   } catch (const CLI::CallForHelp&) {
     print_result(app.help());
     return kExitDone;
+  } catch (const CLI::ExtrasError&) {
+    const auto extras = app.remaining();  // the message of CLI11 has them backwards
+    throw ConfigError(app.get_name() + ": error: The following " +
+                      (extras.size() == 1 ? "argument was" : "arguments were") + " not expected: " + join(extras, " ") +
+                      "; --help lists what there is");
   } catch (const CLI::ParseError& error) {
     throw ConfigError(app.get_name() + ": error: " + error.what() + "; --help lists what there is");
   }

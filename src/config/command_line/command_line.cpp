@@ -53,6 +53,23 @@ const ShortFlag* find_short_flag(std::string_view arg) {
   return it == kShortFlags.end() ? nullptr : &*it;
 }
 
+// Flags of other tools, and the modes that do the same here.
+struct OtherFlag {
+  std::string_view name;
+  std::string_view mode;
+};
+constexpr std::array<OtherFlag, 11> kOtherFlags = {{{"check", "--dry-run"},
+                                                    {"check_config", "--dry-run"},
+                                                    {"plan", "--dry-run"},
+                                                    {"validate", "--dry-run"},
+                                                    {"force", "--overwrite"},
+                                                    {"gpus", "--nproc"},
+                                                    {"num_gpus", "--nproc"},
+                                                    {"num_processes", "--nproc"},
+                                                    {"ngpu", "--nproc"},
+                                                    {"nproc_per_node", "--nproc"},
+                                                    {"local_ranks_filter", "--log-rank"}}};
+
 bool is_flag(std::string_view arg) { return arg.starts_with("--") || find_short_flag(arg.substr(0, arg.find('='))); }
 
 // Returns the flag as typed, up to the '='.
@@ -81,6 +98,8 @@ bool is_bool_key(std::string_view name) {
 
 std::string hint_for_flag(const std::string& name) {
   if (const auto renamed = renamed_hint(name)) return ": " + *renamed;
+  if (const auto other = std::ranges::find(kOtherFlags, name, &OtherFlag::name); other != kOtherFlags.end())
+    return did_you_mean(StringList{std::string(other->mode)});
   if (const std::string key = name.starts_with("no_") ? name.substr(3) : ""; is_bool_key(key))
     return "; did you mean " + negated_flag("--" + key) + "?";
   const StringList likely = likely_keys(name);
