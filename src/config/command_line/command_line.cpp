@@ -330,7 +330,8 @@ class Parser {
 
   void read_field(const Field& field, std::size_t at) {
     const bool is_bool = field.kind == ValueKind::kBool;
-    const auto text = is_bool ? value_of(at).value_or("true") : require_value(at, describe_kind(field));
+    const auto text = is_bool ? value_of(at).value_or("true")
+                              : require_value(at, describe_kind(field) + (field.optional ? " or None" : ""));
     if (!text) return;
     const std::string flag = flag_of(args_[at]);
     std::string expected;

@@ -171,7 +171,9 @@ std::string describe_rule(const Rule& rule) {
 
 std::string expected_but_found(const Field& field, const std::string& found) {
   const std::string rule = describe_rule(field.rule);
-  return field.key + ": expected " + describe_kind(field) + (rule.empty() ? "" : ", " + rule) + "; found " + found;
+  const std::string none = field.optional ? (rule.empty() ? " or None" : ", or None") : "";
+  return field.key + ": expected " + describe_kind(field) + (rule.empty() ? "" : ", " + rule) + none + "; found " +
+         found;
 }
 
 std::string to_toml_value(const FieldValue& value) {

@@ -76,6 +76,7 @@ TEST(CommandLine, NoneUnsetsOptionalsOnly) {
   EXPECT_THAT(parse({"--training.steps", "None"}).errors,
               ElementsAre(HasSubstr("expected an integer; found \"None\"")));
   EXPECT_THAT(parse({"--debug.seed", "none"}).errors, ElementsAre(HasSubstr("expected an integer or None")));
+  EXPECT_THAT(parse({"--debug.seed"}).errors, ElementsAre(HasSubstr("an integer or None")));
 }
 
 TEST(CommandLine, ListsReplaceTheFiles) {
