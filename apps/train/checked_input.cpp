@@ -129,7 +129,7 @@ std::optional<data::ChatFormat> read_chat_format(const CheckedInput& input) {
     if (fs::exists(kept, ignored)) {
       message += ". The run keeps a copy of its template: set chat.chat_template to " + kept.string();
     } else if (!chat.chat_template) {
-      message += ". Or name a template with chat.chat_template";
+      message += ". Or set chat.chat_template to a file with a template, or to a folder that has one";
     }
     const config::Fault fault = config::below_key(key, DataError(message));
     throw DataError(fault.message, fault.keys);

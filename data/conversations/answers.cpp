@@ -149,9 +149,8 @@ class Finder {
     }
     throw DataError("message " + std::to_string(i + 1) +
                     ": the template renders it differently with and without what follows, so that the answer in it "
-                    "cannot be told from the rest; name a template " +
-                    (template_.has_generation_marks() ? "that marks this message too" : "with {% generation %} marks") +
-                    " in chat.chat_template");
+                    "cannot be told from the rest; set chat.chat_template to a file with a template " +
+                    (template_.has_generation_marks() ? "that marks this message too" : "with {% generation %} marks"));
   }
 
   // Returns where the prompt for message i ends in the full text, as far as that has it: a prompt may open thoughts

@@ -15,6 +15,8 @@ namespace {
 ChatTemplateText read_template(const fs::path& path) {
   std::error_code error;
   if (fs::is_directory(path, error)) return read_chat_files(path).choose(/*with_tools=*/false);
+  if (!fs::exists(path, error))
+    throw DataError(path.string() + ": expected a file with a chat template, or a folder that has one; found neither");
   return {read_file(path), path.string()};
 }
 

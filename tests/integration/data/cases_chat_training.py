@@ -188,7 +188,7 @@ def chat_refusals(context):
     refused(r"chat.chat_template: .*nowhere", "--chat.chat_template", context.folder / "nowhere")
     (context.folder / "wrong.jinja").write_text("{% for m in messages %}")
     refused(r"chat.chat_template: .*wrong.jinja:1", "--chat.chat_template", context.folder / "wrong.jinja")
-    refused(r"has no chat template; add .*Or name a template with chat.chat_template", "--chat.chat_template", "None")
+    refused(r"has no chat template; add .*Or set chat.chat_template to a file with a template", "--chat.chat_template", "None")
     text = context.fixtures / "corpus"
     mixed = ["--training.dataset_mix", f"1 chat {toy},1 text {text}"]
     refused(r"chat.loss_weight = \"sample\" makes conversations count alike, and text", "--chat.loss_weight", "sample", *mixed)
