@@ -51,15 +51,14 @@ std::vector<SharedParameter> shared_parameters(LanguageModel& model, const std::
   return out;
 }
 
-std::unique_ptr<LanguageModel> all_stages(LanguageModel& model, const TrainSpec& spec, const ParallelContext& context,
-                                          at::Device device) {
-  return make_staged_model(
-      model, {.rank_of_stage = config::pipeline_plan(context.job, spec.stats.num_layers).schedule.rank_of_stage,
-              .group = context.meshes.pp.group(),
-              .device = device,
-              .dim = spec.stats.dim,
-              .tokens_per = context.meshes.tp.size(),
-              .dtype = dist::dtype_of(context.job.training.mixed_precision_param)});
+std::unique_ptr<LanguageModel> all_stages(LanguageModel& model, const TrainSpec& spec, const config::PipelinePlan& plan,
+                                          const ParallelContext& context, at::Device device) {
+  return make_staged_model(model, {.rank_of_stage = plan.schedule.rank_of_stage,
+                                   .group = context.meshes.pp.group(),
+                                   .device = device,
+                                   .dim = spec.stats.dim,
+                                   .tokens_per = context.meshes.tp.size(),
+                                   .dtype = dist::dtype_of(context.job.training.mixed_precision_param)});
 }
 
 // Returns how the ranks along cp share rows; nullopt if each rank has whole ones.
@@ -71,15 +70,14 @@ std::optional<RowSplit> row_split(const LanguageModel& model, const ParallelCont
 }
 
 std::unique_ptr<ForwardBackward> pipelined(LanguageModel& model, const TrainSpec& spec,
-                                           const std::vector<ParameterSlot>& slots, const ParallelContext& context,
-                                           at::Device device) {
-  auto plan = config::pipeline_plan(context.job, spec.stats.num_layers);
+                                           const std::vector<ParameterSlot>& slots, const config::PipelinePlan& plan,
+                                           const ParallelContext& context, at::Device device) {
   auto& group = context.meshes.pp.group();
   auto shared = shared_parameters(model, slots, plan, group.rank());
   auto modules = modules_of(model, plan.stages_of_rank(group.rank()));
   nn::use_own_linear_node(plan.splits_backward());
   return make_pipelined(model, device, spec.loss,
-                        {.schedule = std::move(plan.schedule),
+                        {.schedule = plan.schedule,
                          .group = group,
                          .modules = std::move(modules),
                          .shared = std::move(shared),
@@ -103,13 +101,16 @@ BuiltModel build_on_meta(const TrainSpec& spec, std::optional<std::int64_t> docu
     pass.apply(*model, context);
   }
   if (slots.empty()) slots = slots_of(*model);
-  const bool is_pipeline = context.meshes.pp.size() > 1;
-  auto forward_backward =
-      is_pipeline ? pipelined(*model, spec, slots, context, device) : make_forward_backward(*model, device, spec.loss);
-  const auto split = row_split(*model, context);
-  if (split && !is_pipeline) forward_backward = make_split_rows(std::move(forward_backward), *split);
-  auto whole = is_pipeline ? all_stages(*model, spec, context, device) : nullptr;
-  return {std::move(model), std::move(forward_backward), std::move(whole), std::move(slots)};
+  if (context.meshes.pp.size() > 1) {
+    const auto plan = config::pipeline_plan(context.job, spec.stats.num_layers);
+    auto forward_backward = pipelined(*model, spec, slots, plan, context, device);
+    auto whole = all_stages(*model, spec, plan, context, device);
+    return {std::move(model), std::move(forward_backward), std::move(whole), std::move(slots)};
+  }
+  auto forward_backward = make_forward_backward(*model, device, spec.loss);
+  if (const auto split = row_split(*model, context))
+    forward_backward = make_split_rows(std::move(forward_backward), *split);
+  return {std::move(model), std::move(forward_backward), nullptr, std::move(slots)};
 }
 
 StoredDtypes stored_dtypes(const config::JobConfig& config) {
