@@ -195,8 +195,9 @@ void search_memory(const std::string& pattern, Function&& found) {
   for (std::string line; std::getline(maps, line);) {
     unsigned long begin = 0, end = 0;
     char mode[5] = {};
-    if (std::sscanf(line.c_str(), "%lx-%lx %4s", &begin, &end, mode) != 3 || std::string_view(mode, 2) != "rw")
-      continue;
+    // Not what ranks share: reading the holes of a large sparse range would fill them.
+    if (std::sscanf(line.c_str(), "%lx-%lx %4s", &begin, &end, mode) != 3) continue;
+    if (std::string_view(mode, 2) != "rw" || mode[3] != 'p') continue;
     for (unsigned long at = begin; at < end; at += block.size() - overlap) {
       const long length = ::syscall(SYS_pread64, memory, block.data(), std::min(block.size(), end - at), at);
       for (std::size_t i = 0; length > 0; ++i) {

@@ -117,7 +117,7 @@ def changed_configuration_of_a_step(context):
     # In an export, whose small files people edit, a change is only said.
     described = out / "config.json"
     text = described.read_text()
-    expect("500000" in text, text)
-    described.write_text(text.replace("500000", "700000"))
+    expect("700000" in text, text)
+    described.write_text(text.replace("700000", "900000"))
     _, error = command(context, "generate", "--checkpoint", out, *prompt)
     check_reason(error, r"config\.json has the checksum .*, titan\.checksums\.json says")
