@@ -344,7 +344,7 @@ TEST(DivergenceWatch, NamesTheModuleAtALaterRead) {
     EXPECT_EQ(
         lines.count("step 7: the norm of the gradients is not finite; first not finite: the output of layers.1.down"),
         1);
-    EXPECT_EQ(lines.count("training has diverged: at step 7 "), 1);
+    EXPECT_EQ(lines.count("training stops: at step 7 the norm"), 1);
   });
 }
 

@@ -152,7 +152,7 @@ TEST(Help, NamesEveryKeyWithItsDefault) {
     EXPECT_THAT(help, HasSubstr(doc_of(field)));
   }
   EXPECT_THAT(help, HasSubstr("--training.seq_len (an integer, at least 2; default 2048)"));
-  EXPECT_THAT(help, HasSubstr("only the default so far: there is no compiler in this program"));
+  EXPECT_THAT(help, HasSubstr("only the default so far: there is no TorchFT here"));
 }
 
 TEST(Help, NamesEveryModeAndOnlyFlagsThatExist) {
