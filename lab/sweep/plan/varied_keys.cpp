@@ -162,11 +162,13 @@ void VariedKeys::read_draw(const Leaf& leaf) {
 
 // "None" is a valid value of an optional key, but not a valid bound.
 std::optional<double> VariedKeys::read_bound(const config::Field& field, const Node& node) {
-  const auto value = read_value(field, node);
+  config::Field bound = field;
+  bound.optional = false;
+  const auto value = read_value(bound, node);
   if (!value) return std::nullopt;
   if (const auto* integer = std::get_if<std::int64_t>(&*value)) return static_cast<double>(*integer);
   if (const auto* number = std::get_if<double>(&*value)) return *number;
-  faults_.add(node.at, wrong_type(field, node));
+  faults_.add(node.at, wrong_type(bound, node));
   return std::nullopt;
 }
 

@@ -147,9 +147,13 @@ TEST_F(PlanTest, SaysAllFaultsOfAllTrialsOnce) {
   });
   EXPECT_THAT(fault, HasSubstr("in trial 1 (training.seq_len = 8, parallelism.data_parallel_shard_degree = 4):\nerror: "
                                "the degrees must multiply"));
-  EXPECT_THAT(fault,
-              HasSubstr("in trials 2, 3 (the first: training.seq_len = 9, parallelism.data_parallel_shard_degree "
-                        "= 2):\nerror: training.seq_len (9)"));
+  EXPECT_THAT(fault, HasSubstr("in trial 2 (training.seq_len = 9, parallelism.data_parallel_shard_degree = 2):\nerror: "
+                               "training.seq_len (9)"));
+  EXPECT_THAT(fault, HasSubstr("in trial 3 (training.seq_len = 9, parallelism.data_parallel_shard_degree = 4):\nerror: "
+                               "training.seq_len (9)"));
+  EXPECT_THAT(
+      error_of([&] { plan("[sweep.grid]\n\"training.seq_len\" = [8, 9]\n\"optimizer.lr\" = [1, 2]\n"); }),
+      HasSubstr("in trials 2, 3 (the first: training.seq_len = 9, optimizer.lr = 1):\nerror: training.seq_len (9)"));
   EXPECT_THAT(error_of([&] { plan("[sweep.grid]\n\"optimizer.lr\" = [1, 2]\n", "[training]\nstepz = 1\n"); }),
               HasSubstr("in every trial:\n"));
 }
