@@ -18,7 +18,7 @@ std::optional<int> parse_command(CLI::App& app, const std::vector<std::string>& 
     print_result(app.help());
     return kExitDone;
   } catch (const CLI::ExtrasError&) {
-    const auto extras = app.remaining();  // the message of CLI11 has them backwards
+    const auto extras = app.remaining(true);  // the message of CLI11 has them backwards
     throw ConfigError(app.get_name() + ": error: The following " +
                       (extras.size() == 1 ? "argument was" : "arguments were") + " not expected: " + join(extras, " ") +
                       "; --help lists what there is");
