@@ -29,6 +29,15 @@ TEST(BitsHash, EveryBitCounts) {
     }
 }
 
+TEST(BitsHash, SignsCountTogetherToo) {
+  const auto tensor = some_numbers({4, 4});
+  auto two = tensor.clone();
+  two.view({-1})[1].neg_();
+  two.view({-1})[3].neg_();
+  const std::set<std::int64_t> seen = {hash(tensor), hash(-tensor), hash(two)};
+  EXPECT_EQ(seen.size(), 3);
+}
+
 TEST(BitsHash, EveryPlaceOfSeveralPartsCounts) {
   const auto tensor = at::zeros({2 * kElementsOfPart + 7});
   std::set<std::int64_t> seen = {hash(tensor)};

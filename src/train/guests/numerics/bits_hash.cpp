@@ -48,7 +48,9 @@ at::Tensor BitsHash::operator()(const at::Tensor& tensor) {
   for (std::int64_t begin = 0; begin < bytes.numel(); begin += bytes_of_part) {
     const auto words = as_words(bytes.narrow(0, begin, std::min(bytes_of_part, bytes.numel() - begin)));
     auto product = products.narrow(0, 0, words.numel());
-    at::mul_out(product, words, factors.narrow(0, 0, words.numel()));
+    // The upper half is mixed into the lower one: of the highest bits alone, every odd factor leaves the same.
+    at::bitwise_right_shift_out(product, words, 32);
+    product.bitwise_xor_(words).mul_(factors.narrow(0, 0, words.numel()));
     hash.mul_(kOfPart).add_(product.sum());
   }
   return hash;
