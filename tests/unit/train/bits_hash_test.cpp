@@ -9,7 +9,7 @@
 namespace titan::train {
 namespace {
 
-constexpr std::int64_t kElementsOfPart = std::int64_t{1} << 18;  // float32, on the host
+constexpr std::int64_t kElementsOfPart = std::int64_t{1} << 15;  // float32, on the host
 
 std::int64_t hash(const at::Tensor& tensor) {
   BitsHash bits_hash;

@@ -10,8 +10,9 @@ namespace titan::train {
 namespace {
 
 constexpr std::int64_t kWordBytes = 8;
-// On the host a part, its factors and its products stay in the cache; on a device a part is worth three kernels.
-constexpr std::int64_t kWordsOnHost = std::int64_t{1} << 17, kWordsOnDevice = std::int64_t{1} << 21;
+// On the host a part, its factors and its products stay in the cache, and take little memory beside a step's; on a
+// device a part is worth its kernels.
+constexpr std::int64_t kWordsOnHost = std::int64_t{1} << 14, kWordsOnDevice = std::int64_t{1} << 21;
 
 constexpr auto kOfPlace = static_cast<std::int64_t>(0x9E3779B97F4A7C15U);
 constexpr auto kOfFactor = static_cast<std::int64_t>(0xBF58476D1CE4E5B9U);
