@@ -35,12 +35,15 @@ PREDICTED |= {
     "pipeline_accumulated": (2, [*PIPELINE, "--training.global_batch_size", 8]),
 }
 UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+# Predictions have no workspaces. A product packs its operands, on processors without products in bfloat16 as float32: of
+# 256 tokens and the output projection, 2048 x 256, which is the largest.
+WORKSPACE = 4 * 256 * (256 + 2048)
 
 
 @case(240)
 def dry_run_predicts_memory(context):
-    """The predicted peak of each rank is within 3 % of what its tensors then take from the allocator, plus what ranks exchange
-    in shared memory: at most what the prediction calls gathered and reductions. Stages that are alone exchange nothing so."""
+    """The predicted peak of each rank is within 3 % of what its tensors then take from the allocator, but for a workspace, plus
+    what ranks exchange in shared memory: at most what the prediction calls gathered and reductions. Stages that are alone exchange nothing so."""
     wrong = []
     for name, (ranks, options) in PREDICTED.items():
         words = ["--config", ROOT / "configs/debug.toml", "--training.steps", 2, "--lr_scheduler.warmup_steps", 1, "--training.device", "cpu"]
@@ -56,7 +59,7 @@ def dry_run_predicts_memory(context):
             measured = found[f"rank {rank}" if rank else "root"]
             most = stages[rank // (ranks // len(stages))]["device_bytes"]
             least = most - sum(predicted["peak_by_kind_bytes"][kind] for kind in ("gathered", "reductions") if ranks > len(stages))
-            if not 0.97 * least < measured < 1.03 * most:
+            if not 0.97 * least < measured < 1.03 * most + WORKSPACE:
                 wrong.append(f"{name}, rank {rank}: predicted {least / 2**20:.1f} to {most / 2**20:.1f} MiB, measured {measured / 2**20:.1f} MiB")
     expect(not wrong, "\n".join(wrong))
 
