@@ -64,15 +64,15 @@ bool Checkpointer::save(int step, int last_step, bool time_due) {
   }
   if (!should_save(step, last_step) && !time_due) return false;
   const bool is_last = step == last_step;
-  write(step, is_last && options_.last_save_model_only, is_last);
+  write(step, is_last && options_.last_save_model_only, is_last, !is_last);
   return true;
 }
 
-void Checkpointer::save_full(int step) {
-  if (saves()) write(step, false, true);
+void Checkpointer::save_full(int step, bool makes_room) {
+  if (saves()) write(step, false, true, makes_room);
 }
 
-void Checkpointer::save_seed() { write(0, options_.last_save_model_only, true); }
+void Checkpointer::save_seed() { write(0, options_.last_save_model_only, true, false); }
 
 void Checkpointer::finish() {
   try {
@@ -83,9 +83,9 @@ void Checkpointer::finish() {
 }
 
 // As in TorchTitan, the last save removes nothing: a full state to resume from remains next to a model-only one.
-void Checkpointer::write(int step, bool model_only, bool is_last) {
+void Checkpointer::write(int step, bool model_only, bool is_last, bool makes_room) {
   last_save_ = run_.now();
-  const Save save{.step = step, .model_only = model_only, .make_room = !is_last, .options = save_options()};
+  const Save save{.step = step, .model_only = model_only, .make_room = makes_room, .options = save_options()};
   try {
     // Waits separately, so that ranks which learned of a failed save at different steps all reach start() below.
     if (is_async_) finish();

@@ -73,8 +73,9 @@ class Checkpointer {
   // the first save.
   void set_keep_rule(KeepRule rule) { keep_rule_ = std::move(rule); }
 
-  // Saves the full state now, regardless of the interval: for a signal that asks to stop. Collective.
-  void save_full(int step);
+  // Saves the full state now, regardless of the interval: for a signal that asks to stop. Collective. If `makes_room`,
+  // then removes the oldest folders beyond keep_latest_k, as a save that is due does.
+  void save_full(int step, bool makes_room = false);
 
   // Writes step-0 for create_seed_checkpoint: the model only (the full state when last_save_model_only is false).
   void save_seed();
@@ -106,7 +107,7 @@ class Checkpointer {
   void warn_of_damage(const DamagedCheckpoint& error, int step);
   void say_replaced(const std::filesystem::path& folder, int step) const;
   void check_fits(const LoadChoice& choice);
-  void write(int step, bool model_only, bool is_last);
+  void write(int step, bool model_only, bool is_last, bool makes_room);
   SaveOptions save_options() const;
   void check_config(const std::filesystem::path& folder) const;
   // Writes the last, model-only save in the configured dtype and format.

@@ -19,8 +19,8 @@ Verdict Checkpointing::after_step(const StepView& step) {
     save(step);
     return Verdict::go_on();
   }
-  if (step.input.record_failed) end_without_record(step.number);
-  return stop(step.number);
+  if (step.input.record_failed) end_without_record(step);
+  return stop(step);
 }
 
 // Saves if a save is due. The event's seconds are the time that training was blocked; with an async_mode, files are
@@ -39,43 +39,46 @@ void Checkpointing::finish(RunEnd /*end*/, std::int64_t /*finished_steps*/) {
 }
 
 // Saves the last state of this process, and waits for it. Throws CheckpointError, whatever checkpoint.on_save_error is.
-void Checkpointing::save_to_stop(std::int64_t step) {
+void Checkpointing::save_to_stop(const StepView& step) {
   const auto begin = std::chrono::steady_clock::now();
-  parts_.checkpointer.save_full(static_cast<int>(step));
+  const auto number = static_cast<int>(step.number);
+  const bool is_due =
+      step.input.save_due || parts_.checkpointer.should_save(number, static_cast<int>(parts_.last_step));
+  parts_.checkpointer.save_full(number, is_due);
   parts_.checkpointer.finish();
-  parts_.events.append("save", step, {{"seconds", seconds_between(begin, std::chrono::steady_clock::now())}});
+  parts_.events.append("save", step.number, {{"seconds", seconds_between(begin, std::chrono::steady_clock::now())}});
 }
 
 // Ends the run after a stop request. The step whose data was already fetched is done, so no sample is lost.
-Verdict Checkpointing::stop(std::int64_t step) {
+Verdict Checkpointing::stop(const StepView& step) {
   const auto signal = stop_requested();
   const std::string why = signal ? signal_name(*signal) : "another rank was asked to stop";
   if (!parts_.checkpointer.saves()) {
     if (speaks_for_all())
-      spdlog::warn("stopped after step {} ({}); checkpoints are not enabled, nothing was saved", step, why);
+      spdlog::warn("stopped after step {} ({}); checkpoints are not enabled, nothing was saved", step.number, why);
     return Verdict::ends(RunEnd::kStoppedUnsaved);
   }
   save_to_stop(step);
-  spdlog::info("stopped after step {} of {} ({}); saved. Start the same command again to go on", step, parts_.last_step,
-               why);
+  spdlog::info("stopped after step {} of {} ({}); saved. Start the same command again to go on", step.number,
+               parts_.last_step, why);
   return Verdict::ends(RunEnd::kStopped);
 }
 
 // Ends the run on all ranks alike.
-void Checkpointing::end_without_record(std::int64_t step) {
+void Checkpointing::end_without_record(const StepView& step) {
   const std::string failure = parts_.world.broadcast_bytes(parts_.metrics.record_failure(), 0);
   std::string state = "checkpoints are off, so nothing is saved";
   if (parts_.checkpointer.saves()) {
     try {
       save_to_stop(step);
-      state = "the state after step " + std::to_string(step) + " is saved: the same command goes on from there";
+      state = "the state after step " + std::to_string(step.number) + " is saved: the same command goes on from there";
     } catch (const CheckpointError& error) {
       state = "nor could the state be saved, so the same command goes on from the newest checkpoint before it: " +
               std::string(error.what());
     }
   }
-  throw Error("the run ends after step " + std::to_string(step) + ", because its rows cannot be written: " + failure +
-                  "; " + state,
+  throw Error("the run ends after step " + std::to_string(step.number) +
+                  ", because its rows cannot be written: " + failure + "; " + state,
               kExitFailed);
 }
 

@@ -30,9 +30,9 @@ class Checkpointing : public StepGuest {
 
  private:
   void save(const StepView& step);
-  void save_to_stop(std::int64_t step);
-  Verdict stop(std::int64_t step);
-  [[noreturn]] void end_without_record(std::int64_t step);
+  void save_to_stop(const StepView& step);
+  Verdict stop(const StepView& step);
+  [[noreturn]] void end_without_record(const StepView& step);
 
   Parts parts_;
 };
