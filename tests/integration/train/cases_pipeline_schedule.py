@@ -144,9 +144,9 @@ def schedule_refuses(context):
         (csv["messages"], "line 1, cell 2: 0SEND_F0 is not computation"),
         (csv["missing"], "0B1 is missing, or 0I1 and 0W1"),
         (csv["circle"], "rank 0, action 2 (0B0) waits for the backward of microbatch 0 in stage 1; rank 1, action 1 (1F1) waits for 0F1"),
-        (["GPipe", "--ranks", 3, *csv["good"]], "expected 3 ranks, a line each (parallelism.pipeline_parallel_degree), found 2"),
-        (["GPipe", "--microbatches", 3, *csv["good"]], "expected 3 microbatches (training.local_batch_size / "),
-        (["ZBVZeroBubble", *csv["good"]], "expected 4 stages (by parallelism.pipeline_parallel_schedule"),
+        (["GPipe", "--ranks", 3, *csv["good"]], "expected 3 ranks, a line each (--ranks), found 2"),
+        (["GPipe", "--microbatches", 3, *csv["good"]], "expected 3 microbatches (--microbatches), found 2"),
+        (["ZBVZeroBubble", *csv["good"]], "expected 4 stages (by NAME and --stages-per-rank), found 2"),
     ]:
         text = command(context, *words, exit_code=2).text()
         expect(expected in text and "error: " in text, f"after {words}: {text}")

@@ -153,7 +153,7 @@ TEST_F(PlanTest, SaysAllFaultsOfAllTrialsOnce) {
                                "training.seq_len (9)"));
   EXPECT_THAT(
       error_of([&] { plan("[sweep.grid]\n\"training.seq_len\" = [8, 9]\n\"optimizer.lr\" = [1, 2]\n"); }),
-      HasSubstr("in trials 2, 3 (the first: training.seq_len = 9, optimizer.lr = 1):\nerror: training.seq_len (9)"));
+      HasSubstr("in trials 2, 3 (the first: training.seq_len = 9, optimizer.lr = 1.0):\nerror: training.seq_len (9)"));
   EXPECT_THAT(error_of([&] { plan("[sweep.grid]\n\"optimizer.lr\" = [1, 2]\n", "[training]\nstepz = 1\n"); }),
               HasSubstr("in every trial:\n"));
 }
