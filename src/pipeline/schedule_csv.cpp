@@ -95,7 +95,7 @@ class CsvReader {
   }
 
  private:
-  // Where something occurs first.
+  // Holds the rank and the place at which something occurs first.
   struct First {
     int rank;
     std::string place;  // "line 1, cell 3 (2F0)"

@@ -1,5 +1,5 @@
 // Notices that a path does not name an open file any more: somebody removed, moved or replaced it, or a folder above.
-// What is written to the open file is lost then, and what is written by name is in another folder.
+// Data written to the open file is lost then, and data written by name goes to another folder.
 #pragma once
 
 #include <filesystem>

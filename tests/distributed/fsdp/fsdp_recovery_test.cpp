@@ -92,7 +92,7 @@ TEST(FullyShardRecovery, AForwardThatThrewLeavesTheModelAsItWas) {
   });
 }
 
-// Where a rank is gone, nothing that it was part of can be finished: the others have one reason, that of the forward.
+// Ranks can finish nothing together with one that is gone: they report one reason, that of the forward.
 TEST(FullyShardRecovery, ARankThatIsGoneIsOneReason) {
   const auto ends = test::ends_of_ranks(2, [](dist::World& world) {
     const Fault fault = world.rank() == 1 ? Fault::kExit : Fault::kNone;
