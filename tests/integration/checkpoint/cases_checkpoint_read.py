@@ -2,7 +2,7 @@
 import errno
 import re
 
-from cases_failure import check_blames, check_reason
+from cases_failure import check_blames, check_reason, own_reasons
 from cases_convert import command
 from checkpoint_tools import SAVE, check_intact
 from fixtures import write_job
@@ -37,7 +37,7 @@ def read_error_is_not_damage(context):
         text = train(context, f"lasting{number}", 5, exit_code=1, env=faults(context, rule))
         check_reason(text, rf"failed: .*{reason}.*the checkpoint may be whole")
         expect("Falling back" not in text and "looking at older" not in text, text)
-        said = re.findall(r"titan-train: rank \d+: .*", text)
+        said = own_reasons(text, r"titan-train: rank \d+: ")
         expect(len(said) == 1, f"the ranks give {len(said)} reasons, expected one: {said}")
         expect(bytes_of(newest) == saved, f"{rule} changed the checkpoint")
     passing = faults(context, f"rank=1 call=read path={newest}/__1_0.distcp do=errno:{errno.ESTALE} times=2")

@@ -19,6 +19,14 @@ def check_reason(text, pattern):
     expect(re.search(pattern, text), f"no line says '{pattern}':\n{text[-2000:]}")
 
 
+def own_reasons(text, pattern):
+    """Returns the lines with `pattern` but for those of ranks that stop because of another one, and repeat its reason.
+
+    Of ranks that fail with the same error together, the first says it; a later one either is silent or repeats it.
+    """
+    return [line for line in text.splitlines() if re.search(pattern, line) and " stops: rank " not in line]
+
+
 def check_blames(errors, rank, guilty):
     """Checks that `rank` says once on standard error why it stops, and names rank `guilty` and no other."""
     form = f"titan-train: rank {rank}: stops: "

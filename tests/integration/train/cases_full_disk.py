@@ -2,6 +2,7 @@
 import errno
 import re
 
+from cases_failure import own_reasons
 from fixtures import write_job
 from harness import Gate, at_row, case, expect, faults, read_rows, run, start
 
@@ -15,7 +16,7 @@ def steps_of(folder):
 
 def check_said_once(job, reason):
     """Checks that one rank gives this reason, once, and that no rank speaks of success."""
-    said = [line for line in job.text().splitlines() if re.search(reason, line) and " stops: rank " not in line]
+    said = own_reasons(job.text(), reason)
     expect(len(said) == 1 and "training completed" not in job.text(), f"expected {reason} once\n{job.tail(30)}")
 
 

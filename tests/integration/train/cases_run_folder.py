@@ -3,6 +3,7 @@ import re
 import shutil
 import signal
 
+from cases_failure import own_reasons
 from fixtures import write_job
 from harness import Gate, Job, at_row, case, expect, faults, kill, launcher_words, read_rows, run, start
 
@@ -177,7 +178,7 @@ GONE = "removed, moved or replaced while"
 def check_stopped(job, code):
     """Checks that a run which has lost its folder says so once, with exit code 1 and without a word of success."""
     expect(code == 1, f"exit code {code}, expected 1\n{job.tail(30)}")
-    said = [line for line in job.text().splitlines() if GONE in line and " stops: rank " not in line]
+    said = own_reasons(job.text(), GONE)
     expect(len(said) == 1 and "training completed" not in job.text(), f"expected one reason, found {said}\n{job.tail(30)}")
 
 
