@@ -13,7 +13,8 @@ class KnownSteps {
   // that the run itself makes.
   void learn(const std::filesystem::path& base);
 
-  // Returns the known steps that `base` does not hold any more, and forgets them.
+  // Returns the known steps that `base` does not hold any more, and forgets them. A folder that cannot be looked at is
+  // there. Throws ReadError if `base` cannot be listed.
   std::vector<int> take_missing(const std::filesystem::path& base);
 
   const std::vector<int>& steps() const { return steps_; }  // ascending

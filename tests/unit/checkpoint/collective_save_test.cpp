@@ -167,6 +167,22 @@ TEST(KnownSteps, MissesWhatSomethingElseRemoved) {
   fs::create_directory(base.path());
 }
 
+// A name that is too long stands for a folder, or a file, that the system does not let this process look at.
+TEST(KnownSteps, DoesNotMissWhatCannotBeLookedAt) {
+  const TemporaryFolder base;
+  const std::string too_long(300, 'x');
+  KnownSteps known;
+  EXPECT_NO_THROW(known.learn(base / too_long));
+  EXPECT_EQ(known.steps(), std::vector<int>());
+  fs::create_directory(base / "step-2");
+  std::ofstream(base / "step-2/.metadata") << "";
+  known.learn(base.path());
+  fs::remove(base / "step-2/.metadata");
+  fs::create_symlink(too_long, base / "step-2/.metadata");
+  EXPECT_EQ(known.take_missing(base.path()), std::vector<int>());
+  EXPECT_EQ(known.steps(), std::vector<int>{2});
+}
+
 TEST(LoadChoice, ReachesTheOtherRanksAsItIs) {
   const LoadChoice choice{.folder = "out/\xc3\xbc \"b\"/step-7",
                           .step = 7,
