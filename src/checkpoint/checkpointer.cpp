@@ -12,6 +12,7 @@
 #include "checkpoint/dcp/step_folders.h"
 #include "checkpoint/format/cast.h"
 #include "checkpoint/io/checksums.h"
+#include "checkpoint/io/discard.h"
 #include "checkpoint/torchtitan_keys.h"
 #include "checkpoint/whole/load_weights.h"
 #include "checkpoint/whole/save_weights.h"
@@ -114,8 +115,7 @@ void Checkpointer::write_items(const Save& save, const std::vector<Item>& items,
   bool replaces = false;  // on rank 0
   on_rank_0(ranks, "saving checkpoint " + folder.string() + " failed", [&] {
     prepare_base(save.step);
-    std::error_code error;
-    replaces = fs::exists(fs::symlink_status(folder, error));
+    replaces = is_taken(folder);
     return std::string();
   });
   const std::uint64_t bytes = save.model_only && save.step > 0 ? export_whole_model(folder, items, ranks, save.options)

@@ -23,12 +23,6 @@ fs::path without_trailing_slash(const fs::path& folder) {
   return folder.has_filename() ? folder : folder.parent_path();
 }
 
-// True if there is anything under that name, also a link that leads nowhere.
-bool is_taken(const fs::path& path) {
-  std::error_code error;
-  return fs::exists(fs::symlink_status(path, error));
-}
-
 void sync_parent(const fs::path& folder) {
   const fs::path parent = folder.parent_path();
   fsync_folder(parent.empty() ? fs::path(".") : parent);

@@ -28,6 +28,11 @@ void warn_once(const std::string& text) {
   if (said.insert(text).second) spdlog::warn(text);
 }
 
+bool is_taken(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(fs::symlink_status(path, error));
+}
+
 bool discard(const fs::path& folder) {
   std::error_code error;
   fs::remove_all(folder, error);
@@ -57,7 +62,7 @@ void free_name(const fs::path& folder) {
   std::error_code error;
   for (int number = 1; number < 1000; ++number) {
     const fs::path remains = folder.string() + kRemains + std::to_string(number);
-    if (fs::exists(fs::symlink_status(remains, error))) continue;
+    if (is_taken(remains)) continue;
     fs::rename(folder, remains, error);
     if (!error) return;
     break;

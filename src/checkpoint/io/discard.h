@@ -7,6 +7,9 @@
 
 namespace titan::checkpoint {
 
+// True if there is anything under that name, also a link that leads nowhere.
+bool is_taken(const std::filesystem::path& path);
+
 // Removes `folder` and its content; it may be missing. Returns true if it is gone. Files that cannot be removed (held
 // open by another process over NFS, immutable, or of another owner) stay, with one warning per process.
 bool discard(const std::filesystem::path& folder);
