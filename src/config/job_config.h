@@ -212,6 +212,8 @@ struct Checkpoint {
   std::int64_t files_per_rank = 1;
   std::string on_save_error = "stop";
   std::int64_t keep_latest_k = 10;
+  std::int64_t memory_interval = 0;  // steps
+  std::string memory_folder = "/dev/shm/titan-train";
   std::int64_t load_step = -1;
   bool allow_export_overflow = false;
   std::vector<std::string> allow_changed;
@@ -389,7 +391,8 @@ struct Debug {
   bool deterministic = false;
   bool deterministic_warn_only = false;
   bool moe_force_load_balance = false;
-  std::int64_t checksum_freq = 0;  // steps
+  std::int64_t checksum_freq = 0;      // steps
+  std::int64_t memory_check_freq = 0;  // steps
 
   bool operator==(const Debug&) const = default;
 };

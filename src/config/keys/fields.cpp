@@ -224,6 +224,8 @@ class Table {
     add(KEY(checkpoint.files_per_rank), "files that a rank writes at the same time; more help where one does not fill the file system (not a key of TorchTitan)", at_least(1), kSupported);
     add(KEY(checkpoint.on_save_error), "stop, or warn and go on, when a checkpoint cannot be written (not a key of TorchTitan)", one_of({"stop", "warn"}), kSupported);
     add(KEY(checkpoint.keep_latest_k), "older checkpoints are deleted; 0 keeps all", at_least(0), kSupported);
+    add(KEY(checkpoint.memory_interval), "steps between two copies of the state in the memory of this machine, from which a start after a crash goes on; 0: none (not a key of TorchTitan)", at_least(0), kSupported);
+    add(KEY(checkpoint.memory_folder), "where these copies are, below a folder for each run: on a file system in memory (not a key of TorchTitan)", kNonEmpty, kSupported);
     add(KEY(checkpoint.load_step), "step to load; -1: the latest", minus_one_or(at_least(0)), kSupported);
     add(KEY(checkpoint.allow_export_overflow), "write infinities where export_dtype cannot hold a weight; else that is an error, and the weights are saved as they are (not a key of TorchTitan)", kAny, kSupported);
     add(KEY(checkpoint.allow_changed), "keys whose change would make it another run (model, tokenizer, data, seed), and that may differ from the checkpoint's all the same (not a key of TorchTitan)", kAny, kSupported);
@@ -321,6 +323,7 @@ class Table {
     add(KEY(debug.deterministic_warn_only), "only warn where an operator has no deterministic form", kAny, not_built("an operator without a deterministic form is an error under debug.deterministic"));
     add(KEY(debug.moe_force_load_balance), "deal tokens to experts in turn", kAny, no_effect("no model here has experts"));
     add(KEY(debug.checksum_freq), "steps between two records of checksums of every parameter and gradient, for titan-train compare, and between two comparisons of the copies that ranks hold, which every save makes, too; 0: none (not a key of TorchTitan)", at_least(0), kSupported);
+    add(KEY(debug.memory_check_freq), "steps between two checks that no bit of weights, optimizer state and gradients has changed while nothing wrote them; 0: none (not a key of TorchTitan)", at_least(0), kSupported);
 
     add(KEY(cpu.kernels), "on CPU; own: this program's causal attention, RMSNorm, rotary embedding, SwiGLU, cross entropy, AdamW, and products in 16 bits where PyTorch's are slow; aten: PyTorch's (not a key of TorchTitan)", one_of({"own", "aten"}), kSupported);
     add(KEY(cpu.mkl_path), "code of MKL for float32 products; by_instructions: what the processor can run; by_vendor: MKL's choice, slow on processors that are not Intel's (not a key of TorchTitan)", one_of({"by_instructions", "by_vendor"}), kSupported);
