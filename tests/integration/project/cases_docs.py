@@ -5,7 +5,8 @@ import os
 import re
 import subprocess
 
-from harness import ROOT, Job, case, expect, read_rows
+import case_files
+from harness import CASES, ROOT, Job, case, expect, read_rows
 
 # A path of this repository as it appears in a command or in backquotes.
 PATH_WORD = re.compile(r"(?<![\w/.-])((?:scripts|deploy|configs|docs|src|models|data|apps|tests|benchmarks)/[\w./-]*\w)")
@@ -221,3 +222,20 @@ def release_refuses(context):
     subprocess.run([*git, "commit", "--quiet", "--all", "--message", "release"], check=True)
     subprocess.run([*git, "tag", f"v{version}"], check=True)
     refused("tag", f"the tag v{version} exists")
+
+
+@case(30, quick=True, processors=1)
+def reliability_names_tests(_context):
+    """Every test that docs/reliability.md names exists, and each of its lines names at least one."""
+    case_files.import_all()
+    functions = {case.function.__name__ for case in CASES.values()}
+    sources = [path.read_text(encoding="utf-8") for folder in ("unit", "distributed") for path in (ROOT / "tests" / folder).rglob("*.cpp")]
+    declared = {".".join(names) for text in sources for names in re.findall(r"^(?:TEST|TEST_F|TEST_P)\((\w+),\s*(\w+)\)", text, re.MULTILINE)}
+    lines = [line for line in (ROOT / "docs/reliability.md").read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+    rows = [line for line in lines if not line.startswith(("| ---", "| fault |"))]
+    expect(len(rows) > 30, f"{len(rows)} lines of faults were found")
+    for row in rows:
+        named = re.findall(r"`([^`]+)`", row.split("|")[-2])
+        expect(named, f"no test: {row}")
+        missing = [name for name in named if name not in functions | declared]
+        expect(not missing, f"no test is called {', '.join(missing)}")
