@@ -2,6 +2,7 @@
 import argparse
 import pathlib
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -48,6 +49,8 @@ def main():
     parser.add_argument("--program", default=harness.ROOT / "build/release/titan-train", type=pathlib.Path)
     parser.add_argument("--work", default=harness.ROOT / "build/release/soak", type=pathlib.Path)
     options = parser.parse_args()
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # under nohup; the runs must not ignore it
+        signal.signal(signal.SIGHUP, lambda *_: None)
     if options.list:
         print("meshes:", *MESHES)
         print("faults:", *FAULTS)
