@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "apps/train/copies_check.h"
 #include "base/process/memory.h"
 #include "base/process/speaks.h"
 #include "base/text.h"
@@ -122,6 +123,8 @@ std::vector<std::string> check_room(const CheckedConfig& checked, const LaunchEn
   std::vector<std::string> errors, warnings;
   const Capacity capacity = capacity_of_a_rank(std::max<std::int64_t>(launch.local_world_size, 1), device_type);
   if (const auto lack = find_lack_of_memory(config, checked.spec, launch.world_size, capacity))
+    errors.push_back(config::with_location(*lack, checked.origins));
+  if (const auto lack = find_lack_for_copies(config, checked.spec, free_memory_bytes()))
     errors.push_back(config::with_location(*lack, checked.origins));
   const auto no_disk = speaks_for_job(launch) ? find_lack_of_disk(config, checked.spec) : std::nullopt;
   if (no_disk && no_disk->is_certain && config.checkpoint.on_save_error == "stop") {

@@ -13,6 +13,7 @@
 
 #include "apps/train/check_same_config.h"
 #include "apps/train/checked_input.h"
+#include "apps/train/copies_check.h"
 #include "apps/train/open_data.h"
 #include "apps/train/pick_device.h"
 #include "apps/train/preflight.h"
@@ -64,6 +65,8 @@ Start check_machine(const CheckedConfig& checked, const config::CommandLine& com
   const bool speaks = speaks_for_machine(launch);
   return report_once(speaks, [&] {
     const auto device_type = pick_device_type(checked.config, launch);
+    if (const auto no_copies = find_no_copies(checked.config, launch))
+      throw ConfigError(config::with_location(*no_copies, checked.origins));
     Start start{speaks ? check_files(checked) : load_tokenizer(checked), checked.warnings, checked.notes, device_type};
     if (auto slow = train::slow_products_warning(checked.config, device_type); !slow.empty())
       start.warnings.push_back(std::move(slow));

@@ -13,6 +13,7 @@
 #include "checkpoint/format/cast.h"
 #include "checkpoint/io/checksums.h"
 #include "checkpoint/io/discard.h"
+#include "checkpoint/memory_copies.h"
 #include "checkpoint/torchtitan_keys.h"
 #include "checkpoint/whole/load_weights.h"
 #include "checkpoint/whole/save_weights.h"
@@ -44,7 +45,7 @@ Checkpointer::Checkpointer(config::Checkpoint options, RunFacts run, Ranks& rank
       state_(state),
       background_(background),
       last_save_(run_.now()) {
-  TITAN_CHECK(background_ || !is_async_, "saves beside training need a group of their own");
+  TITAN_CHECK(background_ || !(is_async_ || makes_copies()), "saves beside training need a group of their own");
 }
 
 bool Checkpointer::should_save(int step, int last_step) const {
@@ -69,6 +70,22 @@ bool Checkpointer::save(int step, int last_step, bool time_due) {
   return true;
 }
 
+bool Checkpointer::should_copy(int step, int last_step) const {
+  return makes_copies() && weights_finite_ && step % options_.memory_interval == 0 && !should_save(step, last_step);
+}
+
+void Checkpointer::copy_to_memory(int step) {
+  const Save save{.step = step, .model_only = false, .make_room = false, .options = save_options()};
+  finish();
+  writes_copy_ = true;
+  saver_.start(state_.items(/*model_only=*/false),
+               [this, save](const std::vector<Item>& items) { write_copy(save, items, *background_); });
+}
+
+void Checkpointer::remove_copies() const {
+  if (saves() && ranks_.rank() == 0) remove_outdated_copies(find_copies(run_.memory_folder, run_.base), run_.base);
+}
+
 void Checkpointer::save_full(int step, bool makes_room) {
   if (saves()) write(step, false, true, makes_room);
 }
@@ -89,8 +106,9 @@ void Checkpointer::write(int step, bool model_only, bool is_last, bool makes_roo
   const Save save{.step = step, .model_only = model_only, .make_room = makes_room, .options = save_options()};
   try {
     // Waits separately, so that ranks which learned of a failed save at different steps all reach start() below.
-    if (is_async_) finish();
+    if (is_async_ || makes_copies()) finish();
     is_last_save_ = is_last;
+    writes_copy_ = false;
     if (!is_async_) return write_items(save, state_.items(model_only), ranks_);
     saver_.start(state_.items(model_only),
                  [this, save](const std::vector<Item>& items) { write_items(save, items, *background_); });
@@ -131,6 +149,43 @@ void Checkpointer::write_items(const Save& save, const std::vector<Item>& items,
     if (save.make_room) remove_old_steps(run_.base, static_cast<int>(options_.keep_latest_k), keep_rule_);
     known_.learn(run_.base);
   }
+}
+
+// Writes a copy in memory. All ranks fail or none, and all go on.
+void Checkpointer::write_copy(const Save& save, const std::vector<Item>& items, Ranks& ranks) {
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    const fs::path folder = on_rank_0(ranks, "making a place for it failed", [&] { return prepare_copies().string(); });
+    SaveOptions options = save.options;
+    options.check_room = [&](std::uint64_t bytes) { check_room_for_copy(folder, fs::space(folder), bytes); };
+    const std::uint64_t bytes = checkpoint::save(step_folder(folder, save.step), items, ranks, options);
+    if (ranks.rank() != 0) return;
+    if (!made_a_copy_ || copies_fail_)
+      spdlog::info("Copied the state of step {} to memory, {} ({}), in {:.2f} s; training stalled for {:.3f} s. {}",
+                   save.step, folder.string(), format_bytes(static_cast<double>(bytes)),
+                   seconds_between(start, std::chrono::steady_clock::now()), saver_.stall_seconds(),
+                   made_a_copy_ ? "Copies are made again" : "The next copies are not logged, but are in events.jsonl");
+    made_a_copy_ = true;
+    copies_fail_ = false;
+  } catch (const CheckpointError& error) {
+    warn_of_failed_copy(error, save.step);
+  }
+}
+
+// Returns the folder for the next copy. Called on rank 0.
+fs::path Checkpointer::prepare_copies() const {
+  if (run_.check_base) run_.check_base();
+  fs::path folder = make_copies_folder(run_.memory_folder, run_.base);
+  make_place(folder);
+  return folder;
+}
+
+void Checkpointer::warn_of_failed_copy(const CheckpointError& error, int step) {
+  if (ranks_.rank() == 0 && !copies_fail_)
+    spdlog::warn(
+        "step {} could not be copied to memory: {}. Training goes on, and the next copies are tried in silence", step,
+        error.what());
+  copies_fail_ = true;
 }
 
 // Called on rank 0 before each save.
@@ -250,6 +305,7 @@ void Checkpointer::check_config(const fs::path& folder) const {
 }
 
 Loaded Checkpointer::load_choice(const LoadChoice& choice) {
+  if (choice.is_finished) return {.step = choice.step, .is_finished = true};
   const std::vector<Item> items = wanted_items(choice.model_only);
   if (choice.in_hf) {
     check_config(choice.folder);
@@ -278,56 +334,65 @@ Loaded Checkpointer::load_choice(const LoadChoice& choice) {
 }
 
 bool Checkpointer::may_fall_back(const LoadChoice& choice) const {
-  return options_.load_step < 0 && fs::path(choice.folder) == step_folder(run_.base, choice.step);
+  return choice.in_memory || (options_.load_step < 0 && fs::path(choice.folder) == step_folder(run_.base, choice.step));
 }
 
 Loaded Checkpointer::load() {
   if (!options_.enable) return {};
-  std::vector<int> damaged;
+  Damaged damaged;
   for (;;) {
     const std::string reply = on_rank_0(ranks_, "choosing a checkpoint to load failed", [&] {
-      auto choice = encode_choice(choose_load(options_, run_, damaged));
+      auto choice = encode_choice(choose_load(options_, run_, damaged.saves, damaged.copies));
       known_.learn(run_.base);
       return choice;
     });
     const LoadChoice choice = decode_choice(reply);
     passed_over_ = choice.passed_over;
-    if (choice.folder.empty()) return {};
-    if (choice.is_finished) return {.step = choice.step, .is_finished = true};
     try {
-      return load_choice(choice);
+      const Loaded loaded = choice.folder.empty() ? Loaded() : load_choice(choice);
+      forget_later_copies(choice);
+      return loaded;
     } catch (const DamagedCheckpoint& error) {  // on every rank
       if (!may_fall_back(choice)) throw;
-      warn_of_damage(error, choice.step);
-      damaged.push_back(choice.step);
+      warn_of_damage(error, choice);
+      damaged.add(choice);
     }
   }
 }
 
-void Checkpointer::warn_of_damage(const DamagedCheckpoint& error, int step) {
-  passed_over_[step] = "damaged";
+void Checkpointer::warn_of_damage(const DamagedCheckpoint& error, const LoadChoice& choice) {
+  if (!choice.in_memory) passed_over_[choice.step] = "damaged";
   if (ranks_.rank() == 0)
-    spdlog::error("{}. Falling back to the newest intact checkpoint before step {}", error.what(), step);
+    spdlog::error("{}. Falling back to the newest intact {} step {}", error.what(),
+                  choice.in_memory ? "copy or checkpoint up to" : "checkpoint before", choice.step);
+}
+
+// Training goes on from `loaded`: copies of later steps are of a past that is given up, or damaged.
+void Checkpointer::forget_later_copies(const LoadChoice& loaded) const {
+  if (saves() && ranks_.rank() == 0)
+    remove_copies_after(find_copies(run_.memory_folder, run_.base), loaded.model_only ? 0 : loaded.step);
 }
 
 std::string Checkpointer::newest_good() const { return saves() ? choose_good(run_, /*damaged=*/{}).folder : ""; }
 
 std::optional<int> Checkpointer::roll_back() {
   finish();
-  std::vector<int> damaged;
+  Damaged damaged;
   for (;;) {
-    const std::string reply = on_rank_0(ranks_, "choosing a checkpoint to go back to failed",
-                                        [&] { return encode_choice(choose_good(run_, damaged)); });
+    const std::string reply = on_rank_0(ranks_, "choosing a checkpoint to go back to failed", [&] {
+      return encode_choice(choose_good(run_, damaged.saves, damaged.copies));
+    });
     const LoadChoice choice = decode_choice(reply);
     if (choice.folder.empty()) return std::nullopt;
     std::vector<Item> items = state_.items(/*model_only=*/false);
     std::erase_if(items, [](const Item& item) { return group_of(item) == "dataloader"; });
     try {
       state_.restored(checkpoint::load(choice.folder, items, ranks_, {.all_weights = true}), /*model_only=*/false);
+      forget_later_copies(choice);
       return choice.step;
     } catch (const DamagedCheckpoint& error) {  // on every rank
-      warn_of_damage(error, choice.step);
-      damaged.push_back(choice.step);
+      warn_of_damage(error, choice);
+      damaged.add(choice);
     }
   }
 }

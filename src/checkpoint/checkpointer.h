@@ -65,6 +65,22 @@ class Checkpointer {
   // last save and save_full() throw even with on_save_error = "warn", because no later save follows.
   bool save(int step, int last_step, bool time_due = false);
 
+  // True if a copy of the state in memory is due after `step`: every memory_interval steps, unless a checkpoint is due,
+  // or the weights are not finite any more. The same on every rank.
+  bool should_copy(int step, int last_step) const;
+
+  // Begins to copy the state of step `step` to memory, beside training: call wait_staged() as for a save. A copy that
+  // fails is a warning, and the one before it stays. Collective. Throws the error of a background save before it.
+  void copy_to_memory(int step);
+
+  // True if this rank still writes a checkpoint in the background, for which a copy in memory would wait. Ranks must
+  // agree.
+  bool is_saving() const { return saver_.is_running() && !writes_copy_; }
+
+  // Removes the copies in memory once a checkpoint holds the state: at the end of the run, after finish(). Acts on rank
+  // 0; not collective.
+  void remove_copies() const;
+
   // For asynchronous saves: call wait_staged() before the tensors of items() change, finish() before the process ends.
   void wait_staged() { saver_.wait_staged(); }
   void finish();
@@ -84,13 +100,13 @@ class Checkpointer {
   // Call on every rank.
   void mark_not_finite() { weights_finite_ = false; }
 
-  // Loads the newest save of this run with finite weights (choose_good), except the position in the data. First waits
-  // for a save under way. Returns the step of the save, or nullopt if there is none. Collective. Throws as load() and
+  // Loads the newest state of this run with finite weights (choose_good), except the position in the data. First waits
+  // for a save under way. Returns the step of the state, or nullopt if there is none. Collective. Throws as load() and
   // finish() do.
   std::optional<int> roll_back();
 
-  // Returns the folder of the newest save that roll_back() would load; empty if there is none. Call it on rank 0, after
-  // finish().
+  // Returns the folder of the newest state that roll_back() would load; empty if there is none. Call it on rank 0,
+  // after finish().
   std::string newest_good() const;
 
   // Loads what choose_load() chooses; collective. Throws CheckpointError on all ranks, including the errors of
@@ -104,7 +120,7 @@ class Checkpointer {
   Loaded load_choice(const LoadChoice& choice);
   bool is_excluded(const Item& item) const;
   std::vector<Item> wanted_items(bool model_only) const;
-  void warn_of_damage(const DamagedCheckpoint& error, int step);
+  void warn_of_damage(const DamagedCheckpoint& error, const LoadChoice& choice);
   void say_replaced(const std::filesystem::path& folder, int step) const;
   void check_fits(const LoadChoice& choice);
   void write(int step, bool model_only, bool is_last, bool makes_room);
@@ -125,6 +141,16 @@ class Checkpointer {
   void write_items(const Save& save, const std::vector<Item>& items, Ranks& ranks);
   void prepare_base(int step);
   void handle_failed_save(const CheckpointError& error) const;
+  bool makes_copies() const { return saves() && options_.memory_interval > 0 && !run_.memory_folder.empty(); }
+  void write_copy(const Save& save, const std::vector<Item>& items, Ranks& ranks);
+  std::filesystem::path prepare_copies() const;
+  void warn_of_failed_copy(const CheckpointError& error, int step);
+  void forget_later_copies(const LoadChoice& loaded) const;
+  // Steps whose states are damaged, on disk and in memory.
+  struct Damaged {
+    std::vector<int> saves, copies;
+    void add(const LoadChoice& choice) { (choice.in_memory ? copies : saves).push_back(choice.step); }
+  };
 
   const config::Checkpoint options_;
   const RunFacts run_;
@@ -136,6 +162,9 @@ class Checkpointer {
   TimePoint last_save_;
   bool is_last_save_ = false;  // the newest write() is the last one, so no later save makes up for its failure
   bool weights_finite_ = true;
+  bool writes_copy_ = false;                // the saver's newest work is a copy in memory
+  bool copies_fail_ = false;                // on rank 0, for the saver's thread: the newest copy has failed
+  bool made_a_copy_ = false;                // the same: one was made
   KnownSteps known_;                        // on rank 0; after load() for the thread of the save
   std::map<int, std::string> passed_over_;  // step -> what load() and roll_back() found instead of a good checkpoint
   AsyncSaver saver_;                        // declared last: its thread uses the members above

@@ -13,6 +13,7 @@
 #include "checkpoint/hugging_face/hugging_face_files.h"
 #include "checkpoint/io/discard.h"
 #include "checkpoint/io/read_error.h"
+#include "checkpoint/memory_copies.h"
 #include "checkpoint/torchtitan_keys.h"
 #include "checkpoint/whole/weights_file.h"
 
@@ -131,7 +132,6 @@ LoadChoice choose_own(const config::Checkpoint& options, const RunFacts& run, St
   const fs::path& base = run.base;
   const auto folder = [&](int step) { return step_folder(base, step); };
   const std::vector<int>& complete = steps.complete;
-  if (options.load_step < 0) drop_damaged(base, steps);
   check_readable(steps, static_cast<int>(options.load_step));
   check_any_complete(base, steps);
   int step = complete.back();
@@ -163,6 +163,53 @@ LoadChoice choose_own(const config::Checkpoint& options, const RunFacts& run, St
     return {folder(*older).string(), *older, false};
   }
   throw CheckpointError(folder(step).string() + " is the newest checkpoint and cannot be resumed: " + hint);
+}
+
+// Returns why a copy cannot be loaded; "" if nothing shows.
+std::string fault_of_copy(const fs::path& folder) {
+  try {
+    if (!is_saved(folder)) return why_incomplete(folder);
+    if (!is_of_numbers(folder)) return "not finite";
+    return is_full(folder) ? "" : "not a full state";
+  } catch (const CheckpointError& error) {
+    return error.what();
+  }
+}
+
+// Returns the newest copy in memory that seems to be whole; the folder is empty if there is none. A copy is never
+// promised: whatever is wrong with one, an older state is loaded.
+LoadChoice newest_copy(const RunFacts& run, const std::vector<int>& damaged) {
+  const fs::path copies = find_copies(run.memory_folder, run.base);
+  if (copies.empty()) return {};
+  const std::vector<int> steps = steps_in(copies);
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    if (std::ranges::count(damaged, *step) > 0) continue;
+    const fs::path folder = step_folder(copies, *step);
+    const std::string fault = fault_of_copy(folder);
+    if (fault.empty()) return {.folder = folder.string(), .step = *step, .in_memory = true};
+    warn_once("The copy in memory " + folder.string() + " is passed over: " + fault);
+  }
+  return {};
+}
+
+// Returns the newest copy in memory if it is of a later step than what can be seen of the checkpoints.
+std::optional<LoadChoice> choose_copy(const config::Checkpoint& options, const RunFacts& run, const Steps& steps,
+                                      const std::vector<int>& damaged) {
+  if (options.load_step >= 0) return std::nullopt;
+  LoadChoice copy = newest_copy(run, damaged);
+  if (copy.folder.empty() || (!steps.complete.empty() && steps.complete.back() >= copy.step) ||
+      (!steps.unreadable.empty() && steps.unreadable.rbegin()->first >= copy.step))
+    return std::nullopt;
+  copy.passed_over = steps.passed_over;
+  spdlog::info("Checkpoints in {}: {}. {}Loading the full state from the copy in memory of step {}, {}",
+               run.base.string(), step_list(steps.folders), passed_over_text(steps), copy.step, copy.folder);
+  return copy;
+}
+
+void warn_of_initial_path(const config::Checkpoint& options, const fs::path& base) {
+  if (options.initial_load_path.value_or("").empty()) return;
+  spdlog::warn("checkpoint.initial_load_path is ignored: {} has checkpoints, and a run goes on from its own",
+               base.string());
 }
 
 // Warns if the state is not finite: training.on_nan = "warn" saves such states and also resumes from them.
@@ -247,10 +294,10 @@ LoadChoice choose_initial(const config::Checkpoint& options, const RunFacts& run
 }  // namespace
 
 std::string encode_choice(const LoadChoice& choice) {
-  return nlohmann::json{{"folder", choice.folder},          {"step", choice.step},
-                        {"model_only", choice.model_only},  {"in_hf", choice.in_hf},
-                        {"is_file", choice.is_file},        {"is_finished", choice.is_finished},
-                        {"passed_over", choice.passed_over}}
+  return nlohmann::json{{"folder", choice.folder},         {"step", choice.step},
+                        {"model_only", choice.model_only}, {"in_hf", choice.in_hf},
+                        {"is_file", choice.is_file},       {"is_finished", choice.is_finished},
+                        {"in_memory", choice.in_memory},   {"passed_over", choice.passed_over}}
       .dump();
 }
 
@@ -262,20 +309,25 @@ LoadChoice decode_choice(const std::string& bytes) {
           .in_hf = json.at("in_hf").get<bool>(),
           .is_file = json.at("is_file").get<bool>(),
           .is_finished = json.at("is_finished").get<bool>(),
+          .in_memory = json.at("in_memory").get<bool>(),
           .passed_over = json.at("passed_over").get<std::map<int, std::string>>()};
 }
 
-LoadChoice choose_load(const config::Checkpoint& options, const RunFacts& run, std::vector<int> damaged) {
+LoadChoice choose_load(const config::Checkpoint& options, const RunFacts& run, std::vector<int> damaged,
+                       const std::vector<int>& damaged_copies) {
   const fs::path& base = run.base;
   recover_replacements(base);
   Steps steps = find_steps(base, std::move(damaged));
+  if (options.load_step < 0) drop_damaged(base, steps);
+  if (auto copy = choose_copy(options, run, steps, damaged_copies)) {
+    warn_of_initial_path(options, base);
+    return *std::move(copy);
+  }
   if (!steps.folders.empty()) {
     LoadChoice choice = choose_own(options, run, steps);
     choice.passed_over = steps.passed_over;
     if (choice.is_finished) return choice;
-    if (!options.initial_load_path.value_or("").empty())
-      spdlog::warn("checkpoint.initial_load_path is ignored: {} has checkpoints, and a run goes on from its own",
-                   base.string());
+    warn_of_initial_path(options, base);
     spdlog::info("Checkpoints in {}: {}. {}Loading {} from {}", base.string(), step_list(steps.folders),
                  passed_over_text(steps), choice.model_only ? "the model only" : "the full state", choice.folder);
     warn_if_not_finite(run, choice);
@@ -289,16 +341,18 @@ LoadChoice choose_load(const config::Checkpoint& options, const RunFacts& run, s
   return choice;
 }
 
-LoadChoice choose_good(const RunFacts& run, const std::vector<int>& damaged) {
+LoadChoice choose_good(const RunFacts& run, const std::vector<int>& damaged, const std::vector<int>& damaged_copies) {
+  const LoadChoice copy = newest_copy(run, damaged_copies);
   recover_replacements(run.base);
   const std::vector<int> steps = steps_in(run.base);
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
     const fs::path folder = step_folder(run.base, *step);
+    if (*step < copy.step) return copy;
     if (*step == 0 || std::ranges::count(damaged, *step) > 0 || !is_complete(folder) || !is_of_numbers(folder))
       continue;
     if (has_readable_metadata(folder) && is_full(folder)) return {folder.string(), *step, false};
   }
-  return {};
+  return copy;
 }
 
 }  // namespace titan::checkpoint

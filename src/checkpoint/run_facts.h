@@ -16,6 +16,7 @@ namespace titan::checkpoint {
 
 struct RunFacts {
   std::filesystem::path base;                                              // contains the step folders
+  std::filesystem::path memory_folder;                                     // contains the copies in memory; empty: none
   std::int64_t training_steps = std::numeric_limits<std::int64_t>::max();  // the run is finished after these
   std::string hf_assets_path;  // for checkpoint.initial_load_in_hf without an initial_load_path
   HuggingFaceFormat hf_format;

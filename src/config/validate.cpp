@@ -115,6 +115,16 @@ void check_checkpoint_options(const JobConfig& config, Faults& errors) {
   if (c.create_seed_checkpoint && !c.enable)
     errors.push_back({"checkpoint.create_seed_checkpoint needs checkpoint.enable = true; set that too",
                       {"checkpoint.create_seed_checkpoint", "checkpoint.enable"}});
+  if (c.memory_interval > 0 && !c.enable)
+    errors.push_back(
+        {"checkpoint.memory_interval copies what a checkpoint holds, and needs checkpoint.enable = true; "
+         "set that too",
+         {"checkpoint.memory_interval", "checkpoint.enable"}});
+  if (c.memory_interval > 0 && c.enable && c.load_only)
+    errors.push_back(
+        {"checkpoint.memory_interval makes copies of the state, and checkpoint.load_only forbids them; set "
+         "one to 0 or false",
+         {"checkpoint.memory_interval", "checkpoint.load_only"}});
   if (c.create_seed_checkpoint && c.load_only)
     errors.push_back({"checkpoint.create_seed_checkpoint saves and checkpoint.load_only forbids it; set one to false",
                       {"checkpoint.create_seed_checkpoint", "checkpoint.load_only"}});

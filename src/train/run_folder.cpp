@@ -10,6 +10,7 @@
 #include "base/run_layout.h"
 #include "base/text.h"
 #include "checkpoint/dcp/step_folders.h"
+#include "checkpoint/memory_copies.h"
 #include "config/keys/changes.h"
 #include "config/keys/print.h"
 #include "config/load.h"
@@ -26,6 +27,12 @@ std::vector<int> finished_steps(const config::JobConfig& config) {
   auto steps = checkpoint::steps_in(config::checkpoint_folder(config));
   std::erase(steps, 0);
   return steps;
+}
+
+// Returns the steps whose copies in memory a start resumes from.
+std::vector<int> copied_steps(const config::JobConfig& config) {
+  const auto copies = checkpoint::find_copies(config.checkpoint.memory_folder, config::checkpoint_folder(config));
+  return copies.empty() ? std::vector<int>() : checkpoint::steps_in(copies);
 }
 
 // Returns the configuration of the run whose rows the folder holds; nullopt if it cannot be read.
@@ -116,7 +123,12 @@ void check_run_folder(const config::JobConfig& config, bool overwrite) {
     throw ConfigError("--overwrite begins a run anew, but " + config::checkpoint_folder(config).string() + " holds " +
                       checkpoint::step_list(steps) +
                       ", which a start goes on from: move that folder away, or leave --overwrite out");
-  if (!steps.empty() || overwrite) return;
+  const auto copied = config.checkpoint.enable ? copied_steps(config) : std::vector<int>();
+  if (!copied.empty() && overwrite)
+    throw ConfigError("--overwrite begins a run anew, but there are copies of this run in memory (" +
+                      checkpoint::step_list(copied) + "), which a start goes on from: move " +
+                      config::checkpoint_folder(config).string() + " away, or leave --overwrite out");
+  if (!steps.empty() || !copied.empty() || overwrite) return;
   const auto last_step = metrics::last_logged_step(config.job.dump_folder);
   if (!last_step) return;
   const auto found = worth_keeping(config, *last_step);

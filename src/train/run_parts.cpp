@@ -75,11 +75,13 @@ void build_checkpointer(RunParts& run, const TrainSpec& spec, const TokenizerFac
                                                              .rank = world.rank(),
                                                              .world_size = world.size(),
                                                              .data_parallel_size = run.meshes.batch.group().size()});
-  const bool in_background = config.checkpoint.async_mode != "disabled";
+  const bool in_background = config.checkpoint.async_mode != "disabled" || config.checkpoint.memory_interval > 0;
   run.checkpoint_ranks = std::make_unique<checkpoint::GroupRanks>(world.group());
   run.background_ranks =
       std::make_unique<checkpoint::GroupRanks>(in_background ? world.own_group("checkpoint") : world.group());
   checkpoint::RunFacts facts = run_facts(config, spec, tokenizer);
+  // One machine sees only the files of its own ranks in its memory.
+  if (world.env().local_world_size == world.env().world_size) facts.memory_folder = config.checkpoint.memory_folder;
   if (folder_lock) facts.check_base = held_folder_check(folder_lock, config);
   run.checkpointer = std::make_unique<checkpoint::Checkpointer>(
       config.checkpoint, std::move(facts), *run.checkpoint_ranks, *run.state, run.background_ranks.get());

@@ -40,7 +40,10 @@ Trainer::End Trainer::train() {
     run_.checkpointer->finish();
     return End::kCompleted;
   }
-  if (!start()) return End::kCompleted;
+  if (!start()) {
+    run_.checkpointer->remove_copies();
+    return End::kCompleted;
+  }
   const PhaseScope between_steps(Phase::kIdle);
   std::int64_t& finished_steps = run_.state->step;
   while (finished_steps < run_.config.training.steps) {
@@ -118,10 +121,14 @@ void Trainer::attach_sinks() {
 void Trainer::announce_start() const {
   const auto& config = run_.config;
   const auto tokens = run_.shape.sequences_per_step * config.training.seq_len;
-  const std::string checkpoints = run_.checkpointer->saves()
-                                      ? "a checkpoint every " + std::to_string(config.checkpoint.interval) +
-                                            " steps in " + config::checkpoint_folder(config).string()
-                                      : "no checkpoints";
+  const std::string checkpoints =
+      run_.checkpointer->saves()
+          ? "a checkpoint every " + std::to_string(config.checkpoint.interval) + " steps in " +
+                config::checkpoint_folder(config).string() +
+                (config.checkpoint.memory_interval > 0
+                     ? ", a copy in memory every " + std::to_string(config.checkpoint.memory_interval) + " steps"
+                     : "")
+          : "no checkpoints";
   if (const auto data = run_.data->description(); !data.empty()) spdlog::info("data: {}", data);
   if (finished_steps() >= config.training.steps) {
     spdlog::info(
@@ -147,17 +154,19 @@ StepInput Trainer::fetch() {
     input.microbatches.push_back(std::move(*batch));
   }
   // One all-reduce per step on the host: token counts, whether some rank was asked to stop, whether a save is due,
-  // whether rank 0 can still write its rows.
-  auto counts = at::tensor(
-      {input.local_valid_tokens, std::int64_t{stop_requested().has_value()},
-       std::int64_t{run_.checkpointer->is_time_due()}, std::int64_t{!run_.metrics->record_failure().empty()}},
-      at::kLong);
+  // whether rank 0 can still write its rows, whether a save is still being written.
+  auto counts =
+      at::tensor({input.local_valid_tokens, std::int64_t{stop_requested().has_value()},
+                  std::int64_t{run_.checkpointer->is_time_due()}, std::int64_t{!run_.metrics->record_failure().empty()},
+                  std::int64_t{run_.checkpointer->is_saving()}},
+                 at::kLong);
   run_.world.group().all_reduce(counts, dist::ReduceOp::kSum).wait();
   // The ranks that share a batch have counted the same tokens.
   input.global_valid_tokens = counts[0].item<std::int64_t>() / run_.shape.dims.ranks_of_batch();
   input.record_failed = counts[3].item<std::int64_t>() > 0;
   input.stop = counts[1].item<std::int64_t>() > 0 || input.record_failed;
   input.save_due = counts[2].item<std::int64_t>() > 0;
+  input.is_saving = counts[4].item<std::int64_t>() > 0;
   return input;
 }
 

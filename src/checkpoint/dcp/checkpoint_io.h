@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -15,6 +16,9 @@ namespace titan::checkpoint {
 struct SaveOptions {
   int files_per_rank = 1;  // written in parallel; more help if one file is slower than the file system
   std::map<std::string, std::string> texts = {};  // additional files, name -> content; only rank 0's are written
+  // Called on rank 0 before anything is written, with about as many bytes as all ranks will write; throws to refuse
+  // the save. May be null.
+  std::function<void(std::uint64_t bytes)> check_room = nullptr;
 };
 
 // Writes `folder` so that at any moment, also after a kill, it holds either the old or the new checkpoint: everything

@@ -94,6 +94,7 @@ std::uint64_t collective_save(const fs::path& folder, const std::string& action,
   std::optional<NewFolder> made;  // on rank 0 only
   const std::string assignment = on_rank_0(ranks, action, [&] {
     plan = join_plans(plans);
+    if (steps.check) steps.check(plan);
     made.emplace(temporary);
     if (steps.prepare) steps.prepare(temporary);
     return encode_assignment(plan);

@@ -21,6 +21,8 @@ struct SaveSteps {
 
   // Runs on every rank, together with the planning of its items; may be null.
   std::function<void()> plan;
+  // Runs on rank 0, before anything is made; may be null.
+  std::function<void(const SavePlan& plan)> check;
   // Runs on rank 0, in the new empty folder; may be null.
   std::function<void(Folder folder)> prepare;
   // Runs on every rank: writes items[chosen[0]], items[chosen[1]], … and returns what commit() must know about them.

@@ -10,6 +10,19 @@ namespace titan::checkpoint {
 namespace fs = std::filesystem;
 namespace {
 
+// Returns the bytes of the tensors that all ranks write; their headers and the values are small beside them.
+std::uint64_t bytes_of(const SavePlan& plan) {
+  std::uint64_t total = 0;
+  for (const auto& [key, entry] : plan.metadata.entries) {
+    const auto* tensor = std::get_if<TensorEntry>(&entry);
+    if (!tensor) continue;
+    std::uint64_t elements = 1;
+    for (const std::int64_t size : tensor->size) elements *= static_cast<std::uint64_t>(size);
+    total += elements * c10::elementSize(tensor->dtype);
+  }
+  return total;
+}
+
 // Writes rank 0's files after all data is on disk. Returns the total number of bytes.
 std::uint64_t write_metadata(const fs::path& temporary, const fs::path& folder, SavePlan& plan,
                              const std::vector<std::string>& written, const std::map<std::string, std::string>& texts) {
@@ -45,6 +58,7 @@ std::uint64_t write_metadata(const fs::path& temporary, const fs::path& folder, 
 
 std::uint64_t save(const fs::path& folder, const std::vector<Item>& items, Ranks& ranks, const SaveOptions& options) {
   SaveSteps steps;
+  if (options.check_room) steps.check = [&](const SavePlan& plan) { options.check_room(bytes_of(plan)); };
   steps.prepare = [&](const fs::path&) { recover_replacement(folder); };
   steps.write = [&](const fs::path& temporary, const std::vector<std::size_t>& chosen) {
     return encode_written(write_files(temporary, ranks.rank(), items, chosen, options.files_per_rank));

@@ -29,13 +29,28 @@ void Checkpointing::save(const StepView& step) {
   const auto begin = std::chrono::steady_clock::now();
   const bool is_saved =
       parts_.checkpointer.save(static_cast<int>(step.number), static_cast<int>(parts_.last_step), step.input.save_due);
-  if (is_saved)
+  if (is_saved) {
     parts_.events.append("save", step.number, {{"seconds", seconds_between(begin, std::chrono::steady_clock::now())}});
+  } else if (!step.input.is_saving &&
+             parts_.checkpointer.should_copy(static_cast<int>(step.number), static_cast<int>(parts_.last_step))) {
+    copy_to_memory(step);
+  }
 }
 
-void Checkpointing::finish(RunEnd /*end*/, std::int64_t /*finished_steps*/) {
+// A copy that is due while a checkpoint is still being written is left out: training would wait for that.
+void Checkpointing::copy_to_memory(const StepView& step) {
+  const auto begin = std::chrono::steady_clock::now();
+  parts_.checkpointer.copy_to_memory(static_cast<int>(step.number));
+  parts_.events.append("memory_copy", step.number,
+                       {{"seconds", seconds_between(begin, std::chrono::steady_clock::now())}});
+}
+
+// A run that diverged, or whose ranks hold different copies, keeps its copies in memory: the next start goes on from
+// there.
+void Checkpointing::finish(RunEnd end, std::int64_t /*finished_steps*/) {
   const PhaseScope phase(Phase::kCheckpoint);
   parts_.checkpointer.finish();
+  if (end == RunEnd::kCompleted) parts_.checkpointer.remove_copies();
 }
 
 // Saves the last state of this process, and waits for it. Throws CheckpointError, whatever checkpoint.on_save_error is.
@@ -46,6 +61,7 @@ void Checkpointing::save_to_stop(const StepView& step) {
       step.input.save_due || parts_.checkpointer.should_save(number, static_cast<int>(parts_.last_step));
   parts_.checkpointer.save_full(number, is_due);
   parts_.checkpointer.finish();
+  parts_.checkpointer.remove_copies();
   parts_.events.append("save", step.number, {{"seconds", seconds_between(begin, std::chrono::steady_clock::now())}});
 }
 

@@ -1,5 +1,5 @@
-// Saves checkpoints when they are due. Ends a run that was asked to stop, or that cannot write its rows any more, after
-// saving.
+// Saves checkpoints, and copies of the state in memory, when they are due. Ends a run that was asked to stop, or that
+// cannot write its rows any more, after saving.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ class Checkpointing : public StepGuest {
   // All references must outlive this.
   struct Parts {
     checkpoint::Checkpointer& checkpointer;
-    metrics::EventLog& events;  // gets an entry for every save
+    metrics::EventLog& events;  // gets an entry for every save, and for every copy
     const metrics::MetricsProcessor& metrics;
     dist::ProcessGroup& world;
     std::int64_t last_step;  // training.steps
@@ -30,6 +30,7 @@ class Checkpointing : public StepGuest {
 
  private:
   void save(const StepView& step);
+  void copy_to_memory(const StepView& step);
   void save_to_stop(const StepView& step);
   Verdict stop(const StepView& step);
   [[noreturn]] void end_without_record(const StepView& step);

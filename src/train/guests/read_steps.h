@@ -18,10 +18,15 @@ class ReadSteps {
   bool contains(const StepView& step) const {
     return log_.is_logged(step.number) || is_saved(step) || step.number == last_step_;
   }
-  // True if a save follows `step`, also because the run stops after it.
+  // True if a save follows `step`, also because the run stops after it, or a copy of the state in memory.
   bool is_saved(const StepView& step) const {
     return step.input.save_due || step.input.stop ||
-           checkpointer_.should_save(static_cast<int>(step.number), static_cast<int>(last_step_));
+           checkpointer_.should_save(static_cast<int>(step.number), static_cast<int>(last_step_)) || is_copied(step);
+  }
+  // True if the state of `step` is copied to memory.
+  bool is_copied(const StepView& step) const {
+    return !step.input.is_saving &&
+           checkpointer_.should_copy(static_cast<int>(step.number), static_cast<int>(last_step_));
   }
 
  private:

@@ -18,6 +18,7 @@ struct StepInput {
   bool stop = false;                     // some rank was asked to stop, or record_failed
   bool record_failed = false;            // metrics.jsonl cannot be written any more
   bool save_due = false;                 // checkpoint.interval_minutes have passed on some rank
+  bool is_saving = false;                // some rank still writes a checkpoint in the background
 };
 
 // Results of a step, on the device; they are not read back before a step is logged.

@@ -6,7 +6,9 @@
 #include <functional>
 #include <string>
 
+#include "apps/train/copies_check.h"
 #include "tests/unit/train/support.h"
+#include "train/dry_run/dry_run.h"
 
 namespace titan {
 namespace {
@@ -103,6 +105,22 @@ TEST(Preflight, NamesTheRankOfAPipelineThatTakesTheMost) {
   const auto fault = find_lack_of_memory(config, train::spec_of(config), 2, capacity);
   ASSERT_TRUE(fault);
   EXPECT_NE(fault->message.find(" on rank 0 of the pipeline, and a device"), std::string::npos) << fault->message;
+}
+
+TEST(Preflight, TwoCopiesInMemoryNeedRoom) {
+  auto config = train::config_of_1b(/*layers=*/4);
+  const TrainSpec spec = train::spec_of(config);
+  EXPECT_FALSE(find_lack_for_copies(config, spec, 1)) << "no copies are asked for";
+  config.checkpoint.enable = true;
+  config.checkpoint.memory_interval = 10;
+  config.checkpoint.memory_folder = "/proc";  // says nothing of its room
+  const auto bytes = static_cast<std::int64_t>(train::checkpoint_size(config, spec.stats).full);
+  EXPECT_FALSE(find_lack_for_copies(config, spec, 2 * bytes));
+  const auto lack = find_lack_for_copies(config, spec, 2 * bytes - 1);
+  ASSERT_TRUE(lack);
+  EXPECT_NE(lack->message.find("two copies, the newest and the next, take"), std::string::npos) << lack->message;
+  config.checkpoint.load_only = true;
+  EXPECT_FALSE(find_lack_for_copies(config, spec, 1));
 }
 
 // Eight ranks that share each layer hold an eighth of the parameters each, as eight shards do; with offload, a GPU

@@ -228,6 +228,18 @@ TEST(Validate, RollingBackNeedsCheckpoints) {
               HasSubstr("not for float16"));
 }
 
+TEST(Validate, CopiesInMemory) {
+  EXPECT_THAT(fault([](JobConfig& c) { c.checkpoint.memory_interval = 2; }),
+              HasSubstr("needs checkpoint.enable = true"));
+  const auto copies = [](JobConfig& c) { c.checkpoint.memory_interval = c.checkpoint.enable = 1; };
+  EXPECT_EQ(fault(copies), "no error");
+  EXPECT_THAT(fault([&](JobConfig& c) {
+                copies(c);
+                c.checkpoint.load_only = true;
+              }),
+              HasSubstr("checkpoint.load_only forbids them"));
+}
+
 TEST(Validate, Checkpoint) {
   EXPECT_THAT(fault([](JobConfig& c) { c.checkpoint.keep_latest_k = 1; }), HasSubstr("use 0 (keep all) or at least 2"));
   EXPECT_THAT(fault([](JobConfig& c) { c.checkpoint.create_seed_checkpoint = true; }),
