@@ -61,6 +61,19 @@ TEST(BitsHash, OnlyTheBitsCount) {
   EXPECT_NE(hash(-at::zeros({4})), hash(at::zeros({4})));
 }
 
+// Sizes around words and parts, also in memory that does not begin at a word.
+TEST(BitsHash, TheKernelsHashIsThatOfTheOperators) {
+  BitsHash by_kernel, by_operators(/*plain=*/true);
+  const std::int64_t part = 4 * kElementsOfPart;  // bytes
+  const auto bytes = some_numbers({kElementsOfPart * 2 + 9}).view({-1}).view(at::kByte);
+  for (const std::int64_t begin : {0, 3})
+    for (const std::int64_t size : {std::int64_t{1}, std::int64_t{7}, std::int64_t{8}, std::int64_t{9},
+                                    std::int64_t{200}, part - 1, part, part + 1, part + 8, 2 * part, 2 * part + 13}) {
+      const auto some = bytes.narrow(0, begin, size);
+      EXPECT_EQ(by_kernel(some).item<std::int64_t>(), by_operators(some).item<std::int64_t>()) << begin << ", " << size;
+    }
+}
+
 TEST(BitsHash, TakesEveryDtypeAndSize) {
   for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf, at::kLong, at::kChar}) {
     for (const auto& shape : std::vector<std::vector<std::int64_t>>{{}, {1}, {3}, {4, 4}}) {

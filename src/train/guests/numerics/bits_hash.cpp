@@ -5,6 +5,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
+#include <span>
+
+#include "kernels/cpu/rows/words_kernel.h"
 
 namespace titan::train {
 namespace {
@@ -41,11 +45,16 @@ at::Tensor as_words(const at::Tensor& bytes) {
 
 at::Tensor BitsHash::operator()(const at::Tensor& tensor) {
   const at::NoGradGuard no_grad;
-  auto hash = at::zeros({}, at::TensorOptions().dtype(at::kLong).device(tensor.device()));
-  if (tensor.numel() == 0) return hash;
+  if (tensor.numel() == 0) return at::zeros({}, at::TensorOptions().dtype(at::kLong).device(tensor.device()));
   const auto bytes = tensor.detach().contiguous().view({-1}).view(at::kByte);
-  const std::int64_t bytes_of_part = words_of_part(tensor.device()) * kWordBytes;
-  const auto& [factors, products] = workspace_on(tensor.device());
+  if (plain_ || !bytes.is_cpu()) return by_operators(bytes);
+  return at::scalar_tensor(static_cast<std::int64_t>(on_host(bytes)), at::kLong);
+}
+
+at::Tensor BitsHash::by_operators(const at::Tensor& bytes) {
+  auto hash = at::zeros({}, at::TensorOptions().dtype(at::kLong).device(bytes.device()));
+  const std::int64_t bytes_of_part = words_of_part(bytes.device()) * kWordBytes;
+  const auto& [factors, products] = workspace_on(bytes.device());
   for (std::int64_t begin = 0; begin < bytes.numel(); begin += bytes_of_part) {
     const auto words = as_words(bytes.narrow(0, begin, std::min(bytes_of_part, bytes.numel() - begin)));
     auto product = products.narrow(0, 0, words.numel());
@@ -54,6 +63,28 @@ at::Tensor BitsHash::operator()(const at::Tensor& tensor) {
     product.bitwise_xor_(words).mul_(factors.narrow(0, 0, words.numel()));
     hash.mul_(kOfPart).add_(product.sum());
   }
+  return hash;
+}
+
+// The same in one pass of a kernel. The last word may not be full; it belongs to the last part.
+std::uint64_t BitsHash::on_host(const at::Tensor& bytes) {
+  const auto* const factors =
+      reinterpret_cast<const std::uint64_t*>(workspace_on(bytes.device()).factors.const_data_ptr<std::int64_t>());
+  const auto* const begin = bytes.const_data_ptr<std::uint8_t>();
+  const std::int64_t words = bytes.numel() / kWordBytes, rest = bytes.numel() % kWordBytes;
+  const std::int64_t all_words = words + (rest > 0 ? 1 : 0);
+  std::vector<std::uint64_t> sums(static_cast<std::size_t>((all_words + kWordsOnHost - 1) / kWordsOnHost), 0);
+  const std::span all(sums);
+  const auto full = all.first(static_cast<std::size_t>((words + kWordsOnHost - 1) / kWordsOnHost));
+  const auto& kernels = kernels::best_word_sums();
+  if (!full.empty()) kernels::sum_words(kernels, words, begin, {factors, std::size_t{kWordsOnHost}}, full);
+  if (rest > 0) {
+    std::uint64_t last = 0;
+    std::memcpy(&last, begin + words * kWordBytes, static_cast<std::size_t>(rest));
+    sums.back() += kernels.sum(1, &last, factors + words % kWordsOnHost);
+  }
+  std::uint64_t hash = 0;
+  for (const std::uint64_t sum : sums) hash = hash * static_cast<std::uint64_t>(kOfPart) + sum;
   return hash;
 }
 

@@ -1,8 +1,10 @@
-// Hash of a tensor's bits, for comparing copies of it: reads it once, at about the speed of memory.
+// Hash of a tensor's bits, for comparing copies of it, or it with itself later: reads it once, at about the speed of
+// memory.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -14,6 +16,9 @@ namespace titan::train {
 // highest bits, such as two signs, which all odd factors treat alike.
 class BitsHash {
  public:
+  // `plain`: computes with torch's operators on the host, too; the hashes are the same.
+  explicit BitsHash(bool plain = false) : plain_(plain) {}
+
   // Returns the hash of the elements' bits in row-major order, int64, 0-d, on the device of `tensor`; nothing is read
   // back. Any dtype and size. Equal on devices of one kind only, because the parts' size depends on it.
   at::Tensor operator()(const at::Tensor& tensor);
@@ -26,6 +31,10 @@ class BitsHash {
   };
   Workspace& workspace_on(at::Device device);
 
+  at::Tensor by_operators(const at::Tensor& bytes);
+  std::uint64_t on_host(const at::Tensor& bytes);
+
+  bool plain_;
   std::vector<std::pair<at::Device, Workspace>> workspaces_;
 };
 
