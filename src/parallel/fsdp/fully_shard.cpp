@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "parallel/fsdp/fsdp_state.h"
+#include "parallel/fsdp/memory_observer.h"
 
 namespace titan::fsdp {
 namespace {
@@ -202,6 +203,11 @@ UnshardHandle unshard(nn::Module& module, bool async) {
 void reshard(nn::Module& module, bool recurse) {
   if (!recurse) return group_of(module, "reshard").reshard();
   for_groups(module, recurse, [](ParamGroup& group) { group.reshard(); });
+}
+
+void set_memory_observer(nn::Module& module, MemoryObserver* observer) {
+  for (auto* state : FsdpState::all_below(module))
+    if (state->group()) state->group()->set_memory_observer(observer);
 }
 
 void set_gradient_divide_factor(nn::Module& module, double factor) {

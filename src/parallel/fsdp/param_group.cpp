@@ -166,11 +166,19 @@ void ParamGroup::wait_for_unshard() {
   unsharded_ = true;
   sharded_post_forward_ = false;
   parts_are_there_.reset();
+  if (observer_)
+    for (const auto* param : view_) observer_->gathered(*param);
+}
+
+void ParamGroup::tell_freed() const {
+  if (!observer_ || !unsharded_) return;
+  for (const auto* param : view_) observer_->frees(*param);
 }
 
 void ParamGroup::reshard() {
   drop_unused_all_gather();
   if (!unsharded_ && !sharded_post_forward_) return;
+  tell_freed();
   for (auto* param : view_) param->to_sharded();
   unsharded_ = sharded_post_forward_ = false;
 }
@@ -184,6 +192,7 @@ void ParamGroup::set_reshard_after_forward(bool reshard) {
 void ParamGroup::reshard_after_forward() {
   if (!post_forward_group_ || !at::GradMode::is_enabled()) return reshard();
   const Operation operation({nullptr, MemoryUse::kGathered}, name_);
+  tell_freed();
   for (auto* param : view_) param->to_sharded_post_forward(post_forward_group_->rank(), post_forward_group_->size());
   unsharded_ = false;
   sharded_post_forward_ = true;
@@ -290,6 +299,7 @@ void ParamGroup::start_reduction(std::vector<FsdpParam*> params, std::vector<at:
   rule.partial = &partial_reduction_;
   rule.reduce_dtype = policy_.reduce_dtype;
   rule.divide_factor = divide_factor_.value_or(mesh_.size());
+  rule.observer = observer_;
   rule.label = name_;
   context_->reduce([&] { return std::make_shared<Reduction>(std::move(params), std::move(grads), rule); });
 }

@@ -11,6 +11,7 @@
 #include "parallel/fsdp/collectives.h"
 #include "parallel/fsdp/comm_context.h"
 #include "parallel/fsdp/fsdp_param.h"
+#include "parallel/fsdp/memory_observer.h"
 #include "parallel/fsdp/reduction.h"
 
 namespace titan::fsdp {
@@ -65,6 +66,7 @@ class ParamGroup {
   void set_reshard_after_backward(bool reshard) { reshard_after_backward_ = reshard; }
   void set_requires_gradient_sync(bool sync) { reduce_grads_ = sync; }
   void set_requires_all_reduce(bool all_reduce) { all_reduce_grads_ = all_reduce; }
+  void set_memory_observer(MemoryObserver* observer) { observer_ = observer; }
   // Sets the groups to gather right after this one, before it computes; an empty list restores the default order.
   void set_forward_prefetch(std::vector<ParamGroup*> groups) { forward_prefetch_ = std::move(groups); }
   void set_backward_prefetch(std::vector<ParamGroup*> groups) { backward_prefetch_ = std::move(groups); }
@@ -77,6 +79,7 @@ class ParamGroup {
   void init_reshard_after_forward(const ReshardAfterForward& rule);
   void reshard_after_forward();
   void drop_unused_all_gather();
+  void tell_freed() const;
   void prefetch_for_forward();
   void prefetch_for_backward();
   void start_reduction(std::vector<FsdpParam*> params, std::vector<at::Tensor> grads);
@@ -100,6 +103,7 @@ class ParamGroup {
   std::vector<ParamGroup*> forward_prefetch_;
   std::vector<ParamGroup*> backward_prefetch_;
   std::optional<double> divide_factor_;
+  MemoryObserver* observer_ = nullptr;
 
   CommContext* context_ = nullptr;
   bool is_root_ = false;

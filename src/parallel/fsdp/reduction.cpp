@@ -91,9 +91,16 @@ bool Reduction::finish() {
   std::int64_t offset = 0;
   bool on_the_way = false;
   for (auto* param : params_) {
-    on_the_way |= param->accumulate_sharded_grad(reduced.narrow(0, offset, param->chunk_numel()));
+    on_the_way |= accumulate(*param, reduced.narrow(0, offset, param->chunk_numel()));
     offset += param->chunk_numel();
   }
+  return on_the_way;
+}
+
+bool Reduction::accumulate(FsdpParam& param, const at::Tensor& chunk) const {
+  if (rule_.observer) rule_.observer->adds_gradient(param);
+  const bool on_the_way = param.accumulate_sharded_grad(chunk);
+  if (rule_.observer) rule_.observer->added_gradient(param);
   return on_the_way;
 }
 
@@ -114,7 +121,7 @@ bool Reduction::finish_local() {
   for (std::size_t i = 0; i < params_.size(); ++i) {
     auto grad = std::exchange(grads_[i], at::Tensor());
     if (divide_after_ != 1) grad = grad.div(divide_after_);
-    on_the_way |= params_[i]->accumulate_sharded_grad(grad.to(params_[i]->stored_dtype()).contiguous().view(-1));
+    on_the_way |= accumulate(*params_[i], grad.to(params_[i]->stored_dtype()).contiguous().view(-1));
   }
   return on_the_way;
 }

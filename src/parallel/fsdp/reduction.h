@@ -12,6 +12,7 @@
 #include "distributed/process_group.h"
 #include "parallel/fsdp/collectives.h"
 #include "parallel/fsdp/fsdp_param.h"
+#include "parallel/fsdp/memory_observer.h"
 
 namespace titan::fsdp {
 
@@ -22,6 +23,7 @@ struct ReductionRule {
   at::Tensor* partial = nullptr;
   std::optional<at::ScalarType> reduce_dtype;  // unset: the gradients' own
   double divide_factor = 1;                    // divides the sum over all ranks
+  MemoryObserver* observer = nullptr;          // null: none
   std::string_view label;                      // for its collectives (trace/operation.h); must outlive the reduction
 };
 
@@ -51,6 +53,7 @@ class Reduction {
  private:
   void cast_grads();
   bool finish_local();
+  bool accumulate(FsdpParam& param, const at::Tensor& chunk) const;
 
   std::vector<FsdpParam*> params_;
   std::vector<at::Tensor> grads_;  // only if no exchange is needed
