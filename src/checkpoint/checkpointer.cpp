@@ -375,7 +375,27 @@ void Checkpointer::forget_later_copies(const LoadChoice& loaded) const {
 
 std::string Checkpointer::newest_good() const { return saves() ? choose_good(run_, /*damaged=*/{}).folder : ""; }
 
-std::optional<int> Checkpointer::roll_back() {
+// Gives the folder a name that readers ignore, so that no later start resumes from it; removes a copy in memory.
+void Checkpointer::move_aside(const LoadChoice& choice) {
+  const fs::path folder = choice.folder;
+  on_rank_0(ranks_, "moving the checkpoint " + folder.string() + " aside failed", [&] {
+    if (choice.in_memory) {
+      remove_copies_after(folder.parent_path(), choice.step - 1);
+      spdlog::error("the copy in memory of step {} holds bits that had changed, and is removed", choice.step);
+      return std::string();
+    }
+    const fs::path aside = folder.string() + ".refused";
+    discard(aside);
+    fs::rename(folder, aside);
+    known_.learn(run_.base);
+    spdlog::error(
+        "{} holds bits that had changed before or while they were saved. It is now {}: no run resumes from it",
+        folder.string(), aside.string());
+    return std::string();
+  });
+}
+
+std::optional<int> Checkpointer::roll_back(const RollBackRule& rule) {
   finish();
   Damaged damaged;
   for (;;) {
@@ -385,11 +405,15 @@ std::optional<int> Checkpointer::roll_back() {
     const LoadChoice choice = decode_choice(reply);
     if (choice.folder.empty()) return std::nullopt;
     std::vector<Item> items = state_.items(/*model_only=*/false);
-    std::erase_if(items, [](const Item& item) { return group_of(item) == "dataloader"; });
+    if (!rule.with_data) std::erase_if(items, [](const Item& item) { return group_of(item) == "dataloader"; });
     try {
       state_.restored(checkpoint::load(choice.folder, items, ranks_, {.all_weights = true}), /*model_only=*/false);
-      forget_later_copies(choice);
-      return choice.step;
+      if (!rule.accepts || rule.accepts(choice.step)) {
+        forget_later_copies(choice);
+        return choice.step;
+      }
+      move_aside(choice);
+      damaged.add(choice);
     } catch (const DamagedCheckpoint& error) {  // on every rank
       warn_of_damage(error, choice);
       damaged.add(choice);

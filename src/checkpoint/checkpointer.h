@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -41,6 +42,14 @@ struct Loaded {
   std::optional<int> step;   // last finished step; 0 if only the model was loaded; nullopt if nothing was
   bool has_weights = false;  // every parameter was loaded; false if exclude_from_loading names the model
   bool is_finished = false;  // nothing was loaded: `step` is the run's last step, saved as model only
+};
+
+// Says what roll_back() restores, and from which save.
+struct RollBackRule {
+  bool with_data = false;  // also the position in the data
+  // Asked on every rank once a save is loaded; must answer the same on all. If false, the save is moved aside, and the
+  // one before it is loaded. Unset: any save will do.
+  std::function<bool(int step)> accepts = {};
 };
 
 class Checkpointer {
@@ -100,10 +109,10 @@ class Checkpointer {
   // Call on every rank.
   void mark_not_finite() { weights_finite_ = false; }
 
-  // Loads the newest state of this run with finite weights (choose_good), except the position in the data. First waits
-  // for a save under way. Returns the step of the state, or nullopt if there is none. Collective. Throws as load() and
-  // finish() do.
-  std::optional<int> roll_back();
+  // Loads the newest state of this run with finite weights (choose_good) that `rule` accepts. First waits for a save
+  // under way. Returns the step of the state, or nullopt if there is none; the state is undefined then if one was
+  // loaded. Collective. Throws as load() and finish() do.
+  std::optional<int> roll_back(const RollBackRule& rule = {});
 
   // Returns the folder of the newest state that roll_back() would load; empty if there is none. Call it on rank 0,
   // after finish().
@@ -121,6 +130,7 @@ class Checkpointer {
   bool is_excluded(const Item& item) const;
   std::vector<Item> wanted_items(bool model_only) const;
   void warn_of_damage(const DamagedCheckpoint& error, const LoadChoice& choice);
+  void move_aside(const LoadChoice& choice);
   void say_replaced(const std::filesystem::path& folder, int step) const;
   void check_fits(const LoadChoice& choice);
   void write(int step, bool model_only, bool is_last, bool makes_room);

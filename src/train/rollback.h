@@ -1,8 +1,9 @@
-// training.on_nan = "rollback": returns to the newest good checkpoint in the running process. The data continues after
-// the bad batches.
+// Returns to the newest good checkpoint in the running process: for training.on_nan = "rollback", after which the data
+// continues after the bad batches, and after a fault of memory, after which the same steps run again.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <utility>
 
@@ -34,7 +35,14 @@ class Rollback {
   // or after kMostToOne rollbacks to it. Collective. Throws as Checkpointer::roll_back().
   bool run(std::int64_t step);
 
+  // Restores everything from the newest good checkpoint that `accepts` does not refuse once it is loaded, also the
+  // position in the data, after step `step`. Returns false, with the reason in the log, if there is none. Collective.
+  // Throws as Checkpointer::roll_back().
+  bool run_again(std::int64_t step, const std::function<bool(std::int64_t step)>& accepts);
+
  private:
+  void forget_after(std::int64_t step);
+
   Parts parts_;
   std::map<int, int> times_;  // by the checkpoint's step
 };

@@ -19,6 +19,7 @@
 #include "train/guests/memory_snapshots.h"
 #include "train/guests/metrics_log.h"
 #include "train/guests/numerics/divergence_watch.h"
+#include "train/guests/numerics/memory_watch.h"
 #include "train/guests/numerics/replica_watch.h"
 #include "train/guests/numerics/spike_watch.h"
 #include "train/guests/profiling.h"
@@ -135,15 +136,32 @@ void add_watches(RunParts& run, MetricsLog& log) {
                .norm_is_on_host = run.world.device().is_cpu()}));
 }
 
-// Adds the guests. Their order matters: nothing is written to a folder that is not the run's any more, rows are logged
-// before messages about them, a run that diverged, or whose ranks hold different copies, saves nothing, and a run that
-// was asked to stop is not validated first.
+void add_memory_watch(RunParts& run) {
+  if (run.config.debug.memory_check_freq == 0) return;
+  // On a device, side streams write gathered parameters and gradients. A gradient scaler writes gradients, too.
+  auto gathers = run.world.device().is_cpu() ? std::make_unique<GatherCheck>(*run.model, !run.grad_scaler) : nullptr;
+  add(run, std::make_unique<MemoryWatch>(MemoryWatch::Parts{
+               .check = MemoryCheck(*run.parameters, *run.optimizer),
+               .gathers = std::move(gathers),
+               .checkpointer = *run.checkpointer,
+               .events = *run.events,
+               .world = run.world.group(),
+               .finished_steps = run.state->step,
+               .run_again = [rollback = run.rollback.get()](
+                                std::int64_t step, const auto& accepts) { return rollback->run_again(step, accepts); },
+               .freq = run.config.debug.memory_check_freq}));
+}
+
+// Adds the guests. Their order matters: nothing is written to a folder that is not the run's any more, memory is
+// watched from right after the update on, rows are logged before messages about them, a run that diverged, or whose
+// ranks hold different copies, saves nothing, and a run that was asked to stop is not validated first.
 void add_guests(RunParts& run, const TrainSpec& spec, const TokenizerFacts& tokenizer,
                 std::vector<EvaluationTask> tasks, const FileLock* folder_lock) {
   const config::JobConfig& config = run.config;
   add(run, std::make_unique<RunFolderWatch>(folder_lock, config));
   add(run, std::make_unique<FirstStep>(config, tokenizer.chat_template, run.world, *run.model, *run.metrics));
   add(run, std::make_unique<RunEvents>(*run.events, run.state->step, run.world.size()));
+  add_memory_watch(run);
   auto& log = add(
       run, std::make_unique<MetricsLog>(*run.metrics, *run.data, run.meshes, config.training.mixed_precision_param));
   if (config.metrics.enable_tensorboard && config.metrics.gradient_histograms)

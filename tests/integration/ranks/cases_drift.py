@@ -69,3 +69,76 @@ def changed_bit_without_checkpoints(context):
     expect("step 3: ranks hold different copies of what must be equal: " in job.text(), job.tail())
     expect(f"{named(key)} ({said}" in job.text(), job.tail())
     expect("There is no checkpoint: the same command starts from the beginning" in job.text(), job.tail())
+
+
+MEMORY = ["--parallelism.data_parallel_shard_degree", 2, *SAVE, "--debug.memory_check_freq", 1]
+MOMENT = "optimizer.state.layers.0.feed_forward.w2.weight.exp_avg_sq"
+
+
+def memory_job(context, every, rows, exit_code=0, key=MOMENT):
+    """Runs two ranks, of which rank 0 flips a bit of a shard in its memory after each of the `rows` it writes. Returns
+    the output, and the words that start the same run."""
+    run(context, 2, ["--config", write_job(context, "straight", steps=5), *MEMORY, "--checkpoint.interval", 1], name="s")
+    rules = []
+    for row in rows:
+        # A row that is written again has the same state: steps are counted as in the run without faults.
+        step = row if row < 4 else row - 1
+        pattern = context.folder / f"pattern-{row}"
+        state = read_state(context.dump("straight") / f"checkpoint/step-{step}")
+        pattern.write_bytes(state[key].numpy().tobytes()[:KEPT])
+        rules.append(f"{at_row(row)} do=flip:{pattern}")
+    words = ["--config", write_job(context, "run", steps=5), *MEMORY, "--checkpoint.interval", every]
+    env = faults(context, *rules) | {"TITAN_HOST_ARENA": "0"}
+    job = run(context, 2, words, name="flipped", exit_code=exit_code, env=env)
+    return job, words
+
+
+def expect_rows_of_straight(context, what):
+    rows = [rows_by_step(context.dump(name) / "metrics.jsonl", exact=True) for name in ("run", "straight")]
+    check_identical(*rows, EQUAL, what)
+
+
+@case(90, key=["layers.1.attention.wo.weight", MOMENT])
+def changed_bit_in_a_shard(context, key):
+    """debug.memory_check_freq: no other rank has a copy. The tensor is named, the step is not saved, and the run goes
+    back in the same process and ends with the rows of a run that was never disturbed."""
+    job, _ = memory_job(context, 2, [3], key=key)
+    found = [line for line in job.text().splitlines() if "bits in memory have changed that nothing wrote" in line]
+    expect(len(found) == 1, f"{len(found)} lines\n{job.tail()}")
+    expect("step 4: " in found[0] and f": {named(key)} on rank 0 (" in found[0], found[0])
+    expect("back at step 2 of 4: the steps after it run again, on the same data" in job.text(), job.tail())
+    events = [(row["event"], row["step"]) for row in read_rows(context.dump("run") / "events.jsonl")]
+    at = events.index(("memory_fault", 4))
+    expect(events[at + 1] == ("rollback", 2) and events[-1][0] == "end", f"events: {events}")
+    expect_rows_of_straight(context, key)
+
+
+@case(90)
+def changed_bit_before_a_save(context):
+    """The checkpoint of the step after which the bit changed holds it: it is moved aside, and the one before is used."""
+    job, _ = memory_job(context, 1, [2])
+    folder = context.dump("run") / "checkpoint"
+    expect(f"It is now {folder}/step-2.refused: no run resumes from it" in job.text(), job.tail())
+    expect("back at step 1 of 3: " in job.text(), job.tail())
+    expect_rows_of_straight(context, "saved with a changed bit")
+
+
+@case(90)
+def bits_change_twice(context):
+    """The second fault of one rank ends the run, so that somebody tests the machine; the same command resumes."""
+    job, words = memory_job(context, 2, [3, 4], exit_code=3)
+    expect("because the memory of one rank has changed a second time" in job.text(), job.tail())
+    run(context, 2, words, name="resumed")
+    expect_rows_of_straight(context, "resumed")
+
+
+@case(60)
+def changed_bit_without_any_checkpoint(context):
+    """The run ends with exit code 3, and says that the same command starts from the beginning."""
+    run(context, 1, ["--config", write_job(context, "straight", steps=3), *SAVE, "--checkpoint.interval", 1], name="s")
+    pattern = context.folder / "pattern"
+    pattern.write_bytes(read_state(context.dump("straight") / "checkpoint/step-1")[MOMENT].numpy().tobytes()[:KEPT])
+    words = ["--config", write_job(context, "run", steps=3), "--debug.memory_check_freq", 2]
+    job = run(context, 1, words, exit_code=3, env=flips(context, 1, pattern))
+    expect("step 2: bits in memory have changed" in job.text() and named(MOMENT) in job.text(), job.tail())
+    expect("starts from the beginning: there is no good checkpoint" in job.text(), job.tail())

@@ -219,6 +219,7 @@ Value DivergenceWatch::saved() const {
 
 void DivergenceWatch::restore(const Value* saved) {
   counts_ = {.in_a_row = saved ? saved->as_int(saved_key()) : 0};
+  trouble_ = {};
   forget();
 }
 
