@@ -19,6 +19,7 @@
 #include "apps/flags/generate_flags.h"
 #include "apps/installed_torch.h"
 #include "apps/launch/launch_local.h"
+#include "apps/launch/supervisor.h"
 #include "apps/launch/world_size.h"
 #include "apps/runs/compare_command.h"
 #include "apps/runs/plot_command.h"
@@ -76,7 +77,26 @@ void check_config(const config::CommandLine& command_line) {
 int start_ranks(const Arguments& args, std::int64_t nproc) {
   use_installed_torch();  // once for all ranks, which inherit the environment
   install_signal_handlers();
-  return launch_local(arguments_of_ranks(args), nproc);
+  return launch_local(arguments_of_ranks(args), nproc).exit_code;
+}
+
+// Trains on ranks of this machine, which are started again after a failure as often as --max-restarts says.
+int train_locally(const Arguments& args, const config::CommandLine& command_line) {
+  config::throw_if_wrong(command_line.errors);
+  if (!command_line.oversubscribe) check_room_for(*command_line.nproc);
+  if (command_line.max_restarts.value_or(0) == 0) {
+    check_config(command_line);
+    return start_ranks(args, *command_line.nproc);
+  }
+  const auto loaded = config::load_job_config(command_line, *command_line.nproc);
+  try {
+    check_restarts(command_line, loaded.config);
+  } catch (const ConfigError& error) {
+    throw ConfigError(config::with_location(error, loaded.origins));
+  }
+  use_installed_torch();  // once for all ranks, which inherit the environment
+  install_signal_handlers();
+  return supervise_local(args, command_line, loaded.config);
 }
 
 // Runs doctor. Its arguments may include keys, as in the command line of the run to check.
@@ -133,12 +153,8 @@ int run(const Arguments& args) {
   if (command_line.version) return run_engine(args);
   if (command_line.print_docs) return print(config::docs_text());
   if (command_line.completion) return print(config::completion_script(*command_line.completion));
-  if (command_line.nproc && !command_line.dry_run && !command_line.print_config) {
-    config::throw_if_wrong(command_line.errors);
-    if (!command_line.oversubscribe) check_room_for(*command_line.nproc);
-    check_config(command_line);
-    return start_ranks(args, *command_line.nproc);
-  }
+  if (command_line.nproc && !command_line.dry_run && !command_line.print_config)
+    return train_locally(args, command_line);
   check_config(command_line);
   return run_engine(args);
 }

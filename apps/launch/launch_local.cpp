@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "apps/launch/rank_output.h"
+#include "base/clock.h"
 #include "base/env.h"
 #include "base/error.h"
 #include "base/process/memory.h"
@@ -117,16 +118,24 @@ void signal_all(const std::vector<Rank>& ranks, int signal) {
   }
 }
 
-// Reaps ranks that ended. Sets `failed` to the exit code of the first rank that failed by itself, or of the first that
-// failed at all. Does not report ranks that end because they were signalled or killed from here (`signalled`,
-// `forced`).
-void reap(std::vector<Rank>& ranks, std::optional<int>& failed, bool signalled, bool forced) {
+// The rank that failed first by itself, or the first that failed at all.
+struct Failure {
+  std::size_t rank;
+  int exit_code;
+  int signal;  // that ended it; 0: it exited
+};
+
+// Reaps ranks that ended, and sets `failed`. Does not report ranks that end because they were signalled or killed from
+// here (`signalled`, `forced`); adds the killed ones to `hung`.
+void reap(std::vector<Rank>& ranks, std::optional<Failure>& failed, std::vector<std::int64_t>& hung, bool signalled,
+          bool forced) {
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     int status = 0;
     if (ranks[i].exit_code >= 0 || waitpid(ranks[i].pid, &status, WNOHANG) != ranks[i].pid) continue;
     ranks[i].exit_code = exit_code_of(status);
     const bool bad = ranks[i].exit_code != kExitDone && ranks[i].exit_code != kExitSavedRequeue;
-    const bool better = !failed || (*failed == kExitPeerFailed && !forced);
+    const bool better = !failed || (failed->exit_code == kExitPeerFailed && !forced);
+    if (forced && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) hung.push_back(static_cast<std::int64_t>(i));
     if (bad && better && WIFSIGNALED(status) && !signalled) {
       std::fprintf(stderr, "titan-train: rank %zu was ended by %s\n", i, signal_name(WTERMSIG(status)).c_str());
     }
@@ -134,7 +143,7 @@ void reap(std::vector<Rank>& ranks, std::optional<int>& failed, bool signalled, 
       std::fprintf(stderr, "titan-train: rank %zu ended with exit code %d, which is not one of titan-train\n", i,
                    ranks[i].exit_code);
     }
-    if (bad && better) failed = ranks[i].exit_code;
+    if (bad && better) failed = {i, ranks[i].exit_code, WIFSIGNALED(status) ? WTERMSIG(status) : 0};
   }
 }
 
@@ -143,6 +152,13 @@ void name_early_ends(const std::vector<Rank>& ranks) {
   for (std::size_t i = 0; i < ranks.size(); ++i)
     if (ranks[i].exit_code == kExitDone)
       std::fprintf(stderr, "titan-train: rank %zu ended with exit code 0 before the run was over\n", i);
+}
+
+// True if each rank but `one` ended because another one had failed.
+bool all_others_followed(const std::vector<Rank>& ranks, std::size_t one) {
+  for (std::size_t i = 0; i < ranks.size(); ++i)
+    if (i != one && ranks[i].exit_code != kExitPeerFailed && ranks[i].exit_code != 128 + SIGKILL) return false;
+  return true;
 }
 
 }  // namespace
@@ -157,16 +173,18 @@ void check_room_for(std::int64_t nproc) {
 std::vector<std::string> arguments_of_ranks(const std::vector<std::string>& args) {
   std::vector<std::string> out;
   for (std::size_t i = 0; i < args.size(); ++i) {
-    if (args[i] == "--nproc") {
-      ++i;
-    } else if (!args[i].starts_with("--nproc=") && args[i] != "--oversubscribe") {
+    std::string flag = args[i].substr(0, args[i].find('='));
+    std::ranges::replace(flag, '_', '-');
+    if (flag == "--nproc" || flag == "--max-restarts" || flag == "--min-nproc") {
+      if (flag.size() == args[i].size()) ++i;  // its value follows
+    } else if (flag != "--oversubscribe") {
       out.push_back(args[i]);
     }
   }
   return out;
 }
 
-int launch_local(const std::vector<std::string>& args, std::int64_t nproc) {
+RanksEnd launch_local(const std::vector<std::string>& args, std::int64_t nproc) {
   if (const auto env = detect_launch(); env.launcher != Launcher::kAlone) {
     throw ConfigError(std::string("error: --nproc starts ranks, and ") + to_string(env.launcher) +
                       " has started this process as one: drop one of them");
@@ -178,7 +196,8 @@ int launch_local(const std::vector<std::string>& args, std::int64_t nproc) {
   while (std::ssize(ranks) < nproc && !stop_requested())
     ranks.push_back({start_rank(args, std::ssize(ranks), nproc, listener, output)});
   listener.close();  // rank 0 has its own copy: once it ends, nobody listens
-  std::optional<int> failed;
+  RanksEnd end;
+  std::optional<Failure> failed;
   std::optional<steady_clock::time_point> failed_at;
   bool signal_sent = false, forced = false;
   const auto running = [&] {
@@ -190,23 +209,33 @@ int launch_local(const std::vector<std::string>& args, std::int64_t nproc) {
       signal_all(ranks, *signal);
       signal_sent = true;
     }
-    reap(ranks, failed, signal_sent, forced);
-    if (failed && !failed_at) failed_at = steady_clock::now();
+    reap(ranks, failed, end.hung, signal_sent, forced);
+    if (failed && !failed_at) {
+      failed_at = steady_clock::now();
+      end.unix_time = unix_now();
+    }
     // Bad input is found before the ranks meet, so the others wait for a rank that is gone: end them soon. But rank 0
     // prints the message, and another rank may have found the error first, so wait until rank 0 has ended.
-    const bool is_said = failed == kExitBadInput && ranks[0].exit_code >= 0;
+    const bool is_said = failed && failed->exit_code == kExitBadInput && ranks[0].exit_code >= 0;
     if (failed_at && steady_clock::now() - *failed_at > (is_said ? kShortGrace : kGrace)) {
       signal_all(ranks, SIGKILL);
       forced = true;
     }
   }
   output.drain();
-  if (failed == kExitPeerFailed) name_early_ends(ranks);
-  if (failed) return *failed;
-  if (std::ssize(ranks) < nproc) return 128 + *stop_requested();
-  return std::max_element(ranks.begin(), ranks.end(),
-                          [](const Rank& a, const Rank& b) { return a.exit_code < b.exit_code; })
-      ->exit_code;
+  end.stop_signal = stop_requested();
+  if (!failed) {
+    end.unix_time = unix_now();
+    end.exit_code = std::ssize(ranks) < nproc ? 128 + *end.stop_signal
+                                              : std::ranges::max_element(ranks, {}, &Rank::exit_code)->exit_code;
+    return end;
+  }
+  if (failed->exit_code == kExitPeerFailed) name_early_ends(ranks);
+  end.exit_code = failed->exit_code;
+  end.rank = static_cast<std::int64_t>(failed->rank);
+  end.signal = failed->signal;
+  end.is_alone = all_others_followed(ranks, failed->rank);
+  return end;
 }
 
 }  // namespace titan

@@ -3,7 +3,8 @@
 // `step` is the number of finished steps at the time. Event names: start and resume (of a process), save, stop (asked
 // for by a signal), nan, spike, rollback, diverged, drift, drifted, end, and any that others append. Unlike
 // metrics.jsonl it keeps the rows of steps that a crash undid: a resume adds rows, and only a start from step 0 begins
-// the file anew.
+// the file anew. The launcher appends restart and gave_up (apps/launch/run_progress.h) while no rank runs; a start from
+// step 0 right after a restart keeps the rows since the launcher's first start.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -42,5 +44,9 @@ class EventLog {
   std::unique_ptr<StepHistory> history_;  // null before begin()
   std::vector<nlohmann::ordered_json> waiting_;
 };
+
+// Returns the unix time of the launcher's first start of a run that the launcher has just restarted: the last row of
+// `events_file` is a restart. nullopt for all others.
+std::optional<double> first_start_before_restart(const std::filesystem::path& events_file);
 
 }  // namespace titan::metrics

@@ -12,6 +12,7 @@
 
 #include "base/fs.h"
 #include "base/run_layout.h"
+#include "metrics/event_log.h"
 #include "metrics/history/append.h"
 #include "metrics/history/json_lines.h"
 #include "metrics/rows/evaluation_metrics.h"
@@ -160,21 +161,28 @@ std::vector<StepMetrics> read_steps(const std::filesystem::path& folder) {
 }
 
 TimeSpent read_earlier_time(const std::filesystem::path& folder, std::int64_t finished_steps, double start_unix_time) {
-  if (finished_steps == 0) return {};
-  const auto rows = read_steps(folder);
-  if (rows.empty()) return {};
-  EarlierRow kept{.unix_time = rows.front().unix_time};  // if no row is kept
+  // A run that its launcher has just restarted at step 0 has lost what it did before.
+  const auto first_start = first_start_before_restart(folder / layout::kEventsFile);
+  if (finished_steps == 0 && !first_start) return {};
+  auto rows = read_steps(folder);
+  if (finished_steps == 0) std::erase_if(rows, [&](const StepMetrics& row) { return row.unix_time < *first_start; });
+  if (rows.empty() && finished_steps > 0) return {};
+  EarlierRow kept{.unix_time = finished_steps == 0 ? *first_start : rows.front().unix_time};  // if no row is kept
   for (const StepMetrics& row : rows)
     if (row.step <= finished_steps) kept = {row.step, row.unix_time, row.time_spent.value_or(TimeSpent{})};
   // The time after a run had finished, until it was given more steps, does not count as down time.
-  std::optional<double> end;
+  std::optional<double> end, failure;
+  const EarlierRow last =
+      rows.empty() ? kept : EarlierRow{.step = rows.back().step, .unix_time = rows.back().unix_time};
   for_each_row(folder / layout::kEventsFile, [&](std::int64_t step, const nlohmann::json& row) {
     end = std::nullopt;
-    if (row.value("event", "") == "end" && step == finished_steps && row.contains("unix_time"))
-      end = row["unix_time"].get<double>();
+    const double time = row.value("unix_time", 0.0);
+    if (row.value("event", "") == "end" && step == finished_steps && time > 0) end = time;
+    if (row.value("event", "") == "restart" && time > last.unix_time && !failure)
+      failure = time - row.value("down_seconds", 0.0);
   });
-  return earlier_time_spent(kept, {.step = rows.back().step, .unix_time = rows.back().unix_time}, finished_steps,
-                            std::min(start_unix_time, end.value_or(start_unix_time)));
+  return earlier_time_spent(kept, last, finished_steps, std::min(start_unix_time, end.value_or(start_unix_time)),
+                            rows.empty() ? std::nullopt : failure);
 }
 
 std::optional<std::int64_t> last_logged_step(const std::filesystem::path& folder) {

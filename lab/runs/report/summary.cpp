@@ -69,6 +69,7 @@ std::string state_of(const std::vector<Event>& events) {
     if (event->name == "end") return "completed";
     if (event->name == "diverged" || event->name == "drifted") return event->name;
     if (event->name == "stop") return event->details.empty() ? "stopped" : "stopped (" + event->details + ")";
+    if (event->name == "gave_up") return "failed (" + event->details + ")";
     if (event->name == "start" || event->name == "resume") return "running, or ended without reporting an error";
   }
   return "";

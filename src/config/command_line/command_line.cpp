@@ -37,8 +37,12 @@ constexpr std::array<Switch, 7> kSwitches = {{{"dry_run", &CommandLine::dry_run}
 struct Count {
   const char* name;
   std::optional<std::int64_t> CommandLine::*member;
+  std::int64_t least = 1;
 };
-constexpr std::array<Count, 2> kCounts = {{{"nproc", &CommandLine::nproc}, {"world_size", &CommandLine::world_size}}};
+constexpr std::array<Count, 4> kCounts = {{{"nproc", &CommandLine::nproc},
+                                           {"max_restarts", &CommandLine::max_restarts, 0},
+                                           {"min_nproc", &CommandLine::min_nproc},
+                                           {"world_size", &CommandLine::world_size}}};
 
 constexpr const char* kConfigFileKey = "job.config_file";  // a field, but it chooses the file to load
 
@@ -152,6 +156,10 @@ class Parser {
     }
     if (line_.oversubscribe && !line_.nproc)
       error("--oversubscribe goes with --nproc N: it lets that start more ranks than this machine is good for");
+    if (line_.max_restarts && !line_.nproc)
+      error("--max-restarts goes with --nproc N: ranks of another launcher are started again by that (docs/launch.md)");
+    if (line_.min_nproc && line_.max_restarts.value_or(0) == 0)
+      error("--min-nproc goes with --max-restarts K: only a restart can have fewer ranks");
     if (line_.device && !line_.dry_run)
       error("--device " + *line_.device + " is for --dry-run; a run takes the device of training.device");
     if (line_.world_size && !line_.dry_run && !line_.print_config)
@@ -306,13 +314,14 @@ class Parser {
   }
 
   void read_count(const Count& item, std::size_t at) {
-    const auto text = require_value(at, "a number of processes");
+    const auto text = require_value(at, item.least == 0 ? "a number" : "a number of processes");
     if (!text) return;
     static const Field* const kInteger = find_field("training.steps");
     std::string expected;
     const auto value = parse_text(*kInteger, *text, expected);
-    if (!value || std::get<std::int64_t>(*value) < 1) {
-      error(flag_of(args_[at]) + ": expected an integer, at least 1; found \"" + *text + "\"");
+    if (!value || std::get<std::int64_t>(*value) < item.least) {
+      error(flag_of(args_[at]) + ": expected an integer, at least " + std::to_string(item.least) + "; found \"" +
+            *text + "\"");
       return;
     }
     line_.*item.member = std::get<std::int64_t>(*value);

@@ -33,15 +33,17 @@ struct CommandLine {
   bool print_docs = false;
   bool version = false;
   bool help = false;
-  std::optional<std::string> help_topic;   // a table or a key
-  std::optional<std::string> completion;   // bash, zsh or fish
-  std::optional<std::int64_t> nproc;       // ranks to start on this machine
-  bool oversubscribe = false;              // with nproc: without an upper limit
-  std::optional<RankList> log_ranks;       // ranks whose log the terminal shows; nullopt: rank 0
-  bool overwrite = false;                  // a run may start over in a folder that holds another run's results
-  bool no_preflight = false;               // a run may start although memory or disk look too small
-  std::optional<std::int64_t> world_size;  // ranks to pretend with --dry-run
-  std::optional<std::string> device;       // with --dry-run: the device that a rank must fit, as typed
+  std::optional<std::string> help_topic;     // a table or a key
+  std::optional<std::string> completion;     // bash, zsh or fish
+  std::optional<std::int64_t> nproc;         // ranks to start on this machine
+  bool oversubscribe = false;                // with nproc: without an upper limit
+  std::optional<std::int64_t> max_restarts;  // with nproc: how often its ranks are started again
+  std::optional<std::int64_t> min_nproc;     // with max_restarts: the smallest number of ranks to go on with
+  std::optional<RankList> log_ranks;         // ranks whose log the terminal shows; nullopt: rank 0
+  bool overwrite = false;                    // a run may start over in a folder that holds another run's results
+  bool no_preflight = false;                 // a run may start although memory or disk look too small
+  std::optional<std::int64_t> world_size;    // ranks to pretend with --dry-run
+  std::optional<std::string> device;         // with --dry-run: the device that a rank must fit, as typed
   // All errors of the command line. load_job_config() throws them together with the file's; a caller that does not load
   // must call throw_if_wrong() of keys/source.h.
   std::vector<std::string> errors;

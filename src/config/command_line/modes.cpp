@@ -16,6 +16,13 @@ constexpr Mode kModes[] = {
     {"nproc", "an integer, at least 1", false, "", "ranks to start on this machine without a launcher"},
     {"oversubscribe", "", false, "", "with --nproc: also more ranks than this machine's cores and memory are good for",
      true},
+    {"max_restarts", "an integer, at least 0", false, "",
+     "with --nproc: how often to start the ranks again after a failure; they resume from the newest checkpoint "
+     "(docs/launch.md)",
+     true},
+    {"min_nproc", "an integer, at least 1", false, "",
+     "with --max-restarts: go on with fewer ranks, at least so many, where the machine is not good for more any longer",
+     true},
     {"log_rank", "ranks", false, "",
      "whose log the terminal shows, step by step: all, or some, as in 0,4-7; rank 0's without it. Warnings of all "
      "ranks are shown, and each rank's log is in its file under job.dump_folder",

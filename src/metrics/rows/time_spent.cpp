@@ -25,8 +25,10 @@ constexpr TimeUse kUses[] = {
     {TimeCause::kLog, "lost_log_seconds", "log", "reducing numbers over ranks, and writing them down"},
     {TimeCause::kOther, "lost_other_seconds", "other", "anything else between steps"},
     {TimeCause::kRedone, "lost_redone_seconds", "redone",
-     "work past the step that a restart went on from: it was made again"},
-    {TimeCause::kDown, "lost_down_seconds", "down", "from the last row of a start to the next start of the run"},
+     "work past the step that a restart went on from: it was made again. With --max-restarts also the time from a "
+     "start's last row to its failure"},
+    {TimeCause::kDown, "lost_down_seconds", "down",
+     "from the last row of a start, or its failure, to the next start of the run that makes a step"},
 };
 
 TimeCause cause_of(Phase phase) {
@@ -77,7 +79,7 @@ TimeSpent time_spent_in(const std::array<double, kNumPhases>& phases, double pro
 }
 
 TimeSpent earlier_time_spent(const EarlierRow& kept, const EarlierRow& last, std::int64_t finished_steps,
-                             double start_unix_time) {
+                             double start_unix_time, std::optional<double> failure_unix_time) {
   TimeSpent spent = kept.spent;
   if (last.step > kept.step) {
     const double seconds = std::max(0.0, last.unix_time - kept.unix_time);
@@ -86,7 +88,10 @@ TimeSpent earlier_time_spent(const EarlierRow& kept, const EarlierRow& last, std
     spent[TimeCause::kRedone] += redone;
     spent[TimeCause::kProductive] += seconds - redone;
   }
-  spent[TimeCause::kDown] += std::max(0.0, start_unix_time - last.unix_time);
+  const double down_since =
+      std::clamp(failure_unix_time.value_or(last.unix_time), last.unix_time, std::max(last.unix_time, start_unix_time));
+  spent[TimeCause::kRedone] += down_since - last.unix_time;
+  spent[TimeCause::kDown] += std::max(0.0, start_unix_time - down_since);
   return spent;
 }
 

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -64,9 +65,10 @@ struct EarlierRow {
 // Returns the time that a run has spent before the process that began at `start_unix_time` and resumes after
 // `finished_steps`: the sums of `kept`, the last row up to that step; the time between `kept` and `last`; and the time
 // after `last`, when the run was down. The time between the two rows is split by steps: the share of steps past
-// `finished_steps` counts as redone (that work is lost), the rest as productive.
+// `finished_steps` counts as redone (that work is lost), the rest as productive. `failure_unix_time`: when the start
+// that wrote `last` failed, if that is known; from `last` until then time counts as redone, too.
 TimeSpent earlier_time_spent(const EarlierRow& kept, const EarlierRow& last, std::int64_t finished_steps,
-                             double start_unix_time);
+                             double start_unix_time, std::optional<double> failure_unix_time = std::nullopt);
 
 // Returns "goodput 91.2 % of 1:02:03; lost: start 0:05 (0.1 %), data 0:20 (0.5 %)": the largest losses first, without
 // those that round to 0.0 %.

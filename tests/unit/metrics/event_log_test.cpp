@@ -55,6 +55,23 @@ TEST_F(Events, OfAnEarlierStartStayOnAResumeAndGoOnAFreshStart) {
   EXPECT_THAT(names(), ElementsAre("start"));
 }
 
+TEST_F(Events, OfARunThatItsLauncherRestartedStayOnAFreshStart) {
+  const std::string earlier = "{\"step\":9,\"unix_time\":90,\"event\":\"end\"}\n";
+  const std::string first = "{\"step\":0,\"unix_time\":101,\"event\":\"start\"}\n";
+  const std::string restart = "{\"step\":3,\"unix_time\":120,\"event\":\"restart\",\"first_start_unix_time\":100}\n";
+  const auto begin_anew = [&](const std::string& content) {
+    std::ofstream(folder_ / "events.jsonl") << content;
+    EventLog log(folder_, true);
+    log.append("start", 0);
+    log.begin(/*is_fresh=*/true);
+    return names();
+  };
+  EXPECT_THAT(begin_anew(earlier + first + restart), ElementsAre("start", "restart", "start"));
+  EXPECT_THAT(begin_anew(earlier + restart), ElementsAre("restart", "start")) << "the first start made no step";
+  const std::string gave_up = "{\"step\":3,\"unix_time\":130,\"event\":\"gave_up\"}\n";
+  EXPECT_THAT(begin_anew(first + restart + gave_up), ElementsAre("start"));
+}
+
 TEST_F(Events, OnlyOneRankWritesThem) {
   EventLog log(folder_, false);
   log.append("start", 0);

@@ -322,6 +322,25 @@ TEST_F(Jsonl, EarlierTimeIsReadFromTheRows) {
   EXPECT_EQ(read_earlier_time(folder_, 10, 1050).total(), 50.0);
 }
 
+TEST_F(Jsonl, TheTimeOfStartsThatFailedIsLost) {
+  std::ofstream(folder_ / "metrics.jsonl") << "{\"step\":8,\"unix_time\":90}\n{\"step\":10,\"unix_time\":1010}\n";
+  const auto restart = [](double time, double down) {
+    return "{\"step\":10,\"unix_time\":" + std::to_string(time) +
+           ",\"event\":\"restart\",\"down_seconds\":" + std::to_string(down) + ",\"first_start_unix_time\":1000}\n";
+  };
+  // The second start failed before its first row.
+  std::ofstream(folder_ / "events.jsonl") << restart(1030, 5) << restart(1050, 4);
+  const TimeSpent resumed = read_earlier_time(folder_, 10, 1060);
+  EXPECT_EQ(resumed[TimeCause::kRedone], 15.0) << "from the last row to the first failure";
+  EXPECT_EQ(resumed[TimeCause::kDown], 35.0);
+  const TimeSpent anew = read_earlier_time(folder_, 0, 1060);
+  EXPECT_EQ(anew[TimeCause::kRedone], 25.0) << "the row of an earlier run does not count";
+  EXPECT_EQ(anew[TimeCause::kDown], 35.0);
+  EXPECT_EQ(anew.total(), 60.0) << "since the launcher's first start";
+  std::filesystem::remove(folder_ / "metrics.jsonl");
+  EXPECT_EQ(read_earlier_time(folder_, 0, 1060)[TimeCause::kDown], 60.0) << "no start came to its first row";
+}
+
 TEST_F(Jsonl, ScoresOfTasksGoToAFileOfTheirOwn) {
   EvaluationMetrics m{.step = 3};
   m.tasks.emplace_back("easy", 7);

@@ -39,6 +39,15 @@ TEST(TimeSpent, ARestartCountsWhatIsMadeAgainAndTheTimeBetween) {
   EXPECT_EQ(spent[TimeCause::kDown], 60.0);
 }
 
+TEST(TimeSpent, TheTimeUpToAKnownFailureIsLostWork) {
+  const EarlierRow kept{10, 1000, {{50, 7}}}, last{20, 1100, {}};
+  const TimeSpent spent = earlier_time_spent(kept, last, 15, 1160, 1140);
+  EXPECT_EQ(spent[TimeCause::kRedone], 50.0 + 40.0);
+  EXPECT_EQ(spent[TimeCause::kDown], 20.0);
+  EXPECT_EQ(earlier_time_spent(kept, last, 15, 1160, 1200).total(), 57.0 + 160.0) << "the clocks differ";
+  EXPECT_EQ(earlier_time_spent(kept, last, 15, 1160, 900)[TimeCause::kDown], 60.0) << "the clocks differ";
+}
+
 TEST(TimeSpent, ARunThatStoppedInOrderWasOnlyDown) {
   const EarlierRow row{10, 1000, {{50, 7}}};
   const TimeSpent spent = earlier_time_spent(row, row, 10, 1030);

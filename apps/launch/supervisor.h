@@ -1,0 +1,45 @@
+// --max-restarts: starts the ranks again after they have failed. They go on from the newest intact checkpoint by
+// themselves.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "apps/launch/launch_local.h"
+#include "apps/launch/restart_policy.h"
+#include "config/command_line/command_line.h"
+#include "config/job_config.h"
+
+namespace titan {
+
+// Throws ConfigError if the flags --max-restarts and --min-nproc of `command_line`, which also has --nproc, do not fit
+// its configuration.
+void check_restarts(const config::CommandLine& command_line, const config::JobConfig& config);
+
+// Describes a run for supervise().
+struct Supervised {
+  std::int64_t ranks = 1;
+  RestartLimits limits = {};
+  std::filesystem::path folder = {};       // job.dump_folder
+  std::filesystem::path checkpoints = {};  // where the run saves
+  bool has_memory_copies = false;          // a start may go on from a newer step than that of the newest checkpoint
+  bool uses_gpus = false;
+  // Starts so many ranks, and waits until they have ended. `start`: its number, from 1. `has_rows`: an earlier start of
+  // this supervisor has written rows.
+  std::function<RanksEnd(std::int64_t ranks, std::int64_t start, bool has_rows)> run = {};
+  // Returns why the run cannot have so many ranks now, on this machine or at all; empty if it can.
+  std::function<std::string(std::int64_t ranks)> why_not = {};
+};
+
+// Starts the ranks of a run, again as long as decide() says, and says on standard error what it does. Returns the exit
+// code of the last start; 128 + signal if a signal ended the wait for the next one.
+int supervise(const Supervised& run);
+
+// Runs --nproc with --max-restarts. `args`: of the program. Call it before any thread is started.
+int supervise_local(const std::vector<std::string>& args, const config::CommandLine& command_line,
+                    const config::JobConfig& config);
+
+}  // namespace titan
