@@ -25,6 +25,7 @@
 //                  values of a tensor; set TITAN_HOST_ARENA=0, since a large range takes long to search
 //   do=flip:FILE   inverts a bit, the highest of a float32's mantissa, of every place in this process's memory that has
 //                  the bytes of FILE, and ends the process if there is none
+//   do=clock:N     from here on this process's calendar clock is N seconds off; monotonic clocks go on
 //   do=log:FILE    appends "CALL PATH" to FILE: every call from the n-th on
 //   once=FILE      the rule does nothing if FILE exists or cannot be made: once for all processes and restarts
 //
@@ -97,7 +98,8 @@ void read_word(Rule& rule, const std::string& word) {
     rule.action = value.substr(0, colon);
     if (colon != std::string::npos) rule.argument = value.substr(colon + 1);
     if (rule.action != "kill" && rule.action != "gate" && rule.action != "errno" && rule.action != "log" &&
-        rule.action != "exit" && rule.action != "_exit" && rule.action != "spoil" && rule.action != "flip")
+        rule.action != "exit" && rule.action != "_exit" && rule.action != "spoil" && rule.action != "flip" &&
+        rule.action != "clock")
       refuse(word);
   } else {
     refuse(word);
@@ -135,6 +137,8 @@ __attribute__((constructor)) void read_rules() {
     if (rule.rank >= 0 && rule.rank != own_rank()) rules().pop_back();
   }
 }
+
+std::atomic<std::time_t> clock_shift = 0;  // seconds; see do=clock
 
 // Makes a file without the functions of this file; a signal handler may call it.
 bool make_file(const char* path, int flags) {
@@ -274,6 +278,7 @@ class Call {
       if (rule.action == "log") append(rule.argument, std::string(name) + " " + path + "\n");
       if (rule.action == "spoil") spoil(rule.argument);
       if (rule.action == "flip") flip(rule.argument);
+      if (rule.action == "clock") clock_shift = std::stoll(rule.argument);
       if (rule.action == "gate") gate_ = rule.argument;
     }
   }
@@ -358,6 +363,19 @@ int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*
   if (rules().empty()) return real(thread, attributes, body, argument);
   const Call call("thread", "");
   return call.fails() ? call.error() : real(thread, attributes, body, argument);
+}
+
+int clock_gettime(clockid_t clock, timespec* now) noexcept {
+  static const auto real = next<decltype(clock_gettime)>("clock_gettime");
+  const int result = real(clock, now);
+  if (result == 0 && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) now->tv_sec += clock_shift;
+  return result;
+}
+time_t time(time_t* now) noexcept {
+  timespec found{};
+  clock_gettime(CLOCK_REALTIME, &found);
+  if (now) *now = found.tv_sec;
+  return found.tv_sec;
 }
 
 int sigaction(int number, const struct sigaction* action, struct sigaction* before) noexcept {
