@@ -4,6 +4,7 @@
 #include <charconv>
 #include <chrono>
 #include <optional>
+#include <sstream>
 #include <string_view>
 #include <utility>
 
@@ -24,6 +25,9 @@ constexpr auto kSuspended = milliseconds(1000);
 // seconds, longer than ordinary load on its machine delays a rank.
 constexpr std::int64_t kMissedBeats = 10;
 
+// The rank that prints an error which all ranks have alike.
+constexpr int kPrinter = 0;
+
 constexpr const char* kEndedReason = "ended without reporting an error (killed, or out of memory?)";
 // Processes of other machines cannot be inspected: only their silence is known.
 constexpr const char* kSilentReason = "has fallen silent: its process was killed or stopped, or its machine is gone";
@@ -34,14 +38,25 @@ std::string name_of(int rank) { return "rank " + std::to_string(rank) + ": "; }
 std::string beat_key(int rank) { return "titan/beat/" + std::to_string(rank); }
 std::string heard_key(int rank) { return "titan/heard/" + std::to_string(rank); }
 
-// The format in the store: the reason in one line, the rank that wrote it in the next.
-std::string to_text(const WrittenFailure& failure) { return failure.reason + "\n" + std::to_string(failure.writer); }
+// The format in the store: the reason in one line, then the rank that wrote it, then the common exit code.
+std::string to_text(const WrittenFailure& failure) {
+  return failure.reason + "\n" + std::to_string(failure.writer) + "\n" + std::to_string(failure.common_code);
+}
 WrittenFailure written_failure_from_text(const std::vector<std::uint8_t>& bytes) {
-  const std::string text(bytes.begin(), bytes.end());
-  const auto end = std::min(text.find('\n'), text.size());
-  WrittenFailure failure{text.substr(0, end), -1};
-  if (end < text.size()) std::from_chars(text.data() + end + 1, text.data() + text.size(), failure.writer);
+  std::istringstream lines(std::string(bytes.begin(), bytes.end()));
+  WrittenFailure failure{.reason = "", .writer = -1};
+  std::getline(lines, failure.reason);
+  lines >> failure.writer >> failure.common_code;
   return failure;
+}
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+// Writes the failure unless there is one. Returns the first one. Throws the store's errors.
+WrittenFailure write_if_first(FailureBoard& board, const WrittenFailure& failure) {
+  const std::string text = to_text(failure);
+  return written_failure_from_text(
+      board.store->compareSet(kKey, {}, std::vector<std::uint8_t>(text.begin(), text.end())));
 }
 
 std::optional<std::string> read_reason(FailureBoard& board) {
@@ -190,12 +205,12 @@ void FailureWatch::run() {
       if (!failure) {
         if (const auto lost = find_rank(board_, Life::kEnded)) {
           const std::string reason = report_lost(board_, *lost, kEndedReason);
-          failure = read_failure(board_).value_or(WrittenFailure{reason, -1});
+          failure = read_failure(board_).value_or(WrittenFailure{.reason = reason, .writer = -1});
         }
       }
       if (!failure) continue;
     } catch (const std::exception&) {
-      if (!stopping_) failure = WrittenFailure{why_store_is_gone(board_), -1};
+      if (!stopping_) failure = WrittenFailure{.reason = why_store_is_gone(board_), .writer = -1};
     }
     // A rank that blamed itself prints the reason on the thread that failed. If another rank blamed it, that thread
     // may hang, so the watch reports.
@@ -207,14 +222,38 @@ void FailureWatch::run() {
 
 std::optional<int> report_failure(FailureBoard& board, int rank, const std::string& reason) noexcept {
   try {
-    const std::string line = reason.substr(0, reason.find('\n'));
-    const std::string whole = to_text({name_of(rank) + line, board.rank});
-    const auto first = board.store->compareSet(kKey, {}, std::vector<std::uint8_t>(whole.begin(), whole.end()));
-    const std::string said = written_failure_from_text(first).reason;
+    const std::string line = first_line(reason);
+    const std::string said = write_if_first(board, {.reason = name_of(rank) + line, .writer = board.rank}).reason;
     const auto by = rank_to_blame(said);
     return by && *by != rank && said == name_of(*by) + line ? by : std::nullopt;
   } catch (...) {  // the store is gone: nobody to tell
     return std::nullopt;
+  }
+}
+
+bool report_common_failure(FailureBoard& board, const std::string& reason, int exit_code) noexcept {
+  try {
+    const WrittenFailure own{
+        .reason = name_of(kPrinter) + first_line(reason), .writer = board.rank, .common_code = exit_code};
+    const WrittenFailure first = write_if_first(board, own);
+    read_failure(board);  // marks it as read
+    return first.reason == own.reason && first.common_code == own.common_code;
+  } catch (...) {  // the store is gone: nobody to tell
+    return false;
+  }
+}
+
+bool wait_for_printer(FailureBoard& board, milliseconds patience) noexcept {
+  if (board.rank == kPrinter) return true;
+  const auto deadline = steady_clock::now() + patience;
+  try {
+    while (!board.store->check({heard_key(kPrinter)})) {
+      if (life_of(board.processes[kPrinter]) == Life::kEnded || steady_clock::now() >= deadline) return false;
+      std::this_thread::sleep_for(kLook);
+    }
+    return true;
+  } catch (...) {  // the store went with rank 0, which leaves only once this rank has heard
+    return true;
   }
 }
 

@@ -27,6 +27,11 @@ constexpr auto kFailurePatience = std::chrono::milliseconds(3000);
 struct WrittenFailure {
   std::string reason;  // "rank 3: ...", one line
   int writer;          // the rank that wrote it, not necessarily the one to blame
+  // Exit code of an error that all ranks have alike (base/process/common_error.h): whichever rank writes it, rank 0
+  // prints it, and every rank ends with this code. 0: the failure of one rank.
+  int common_code = 0;
+
+  bool is_common() const { return common_code != 0; }
 };
 
 // The first failure that this process has read, shared by its threads. The rank that serves the store leaves once all
@@ -78,6 +83,14 @@ class FailureWatch {
 // written the same reason of itself, and so prints it for all; nullopt otherwise. Never throws: the store may be
 // gone.
 std::optional<int> report_failure(FailureBoard& board, int rank, const std::string& reason) noexcept;
+
+// Writes an error that all ranks have alike, as one of rank 0, which prints it. Returns true if it is the first
+// failure, or another rank has written the same before; false if not, or if the store is gone. Never throws.
+bool report_common_failure(FailureBoard& board, const std::string& reason, int exit_code) noexcept;
+
+// Waits on the other ranks until rank 0 has read such an error, and so prints it, for at most `patience`. Returns
+// false if it has not read it.
+bool wait_for_printer(FailureBoard& board, std::chrono::milliseconds patience = kFailurePatience) noexcept;
 
 // Returns the first failure that any rank wrote, and marks it as read; later calls return it without asking the
 // store. Returns nullopt if no rank failed. Throws the store's errors.

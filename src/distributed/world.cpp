@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/limits/system_limits.h"
+#include "base/process/common_error.h"
 #include "base/process/last_word.h"
 #include "base/process/phase.h"
 #include "base/process/program_name.h"
@@ -134,6 +135,22 @@ void say_if_not_stopped(int rank) {
                program_name(), rank, signal_name(*signal).c_str(), what.c_str());
 }
 
+// Reports an error that all ranks have alike, and waits for its place to end. Returns true if another rank prints it.
+bool report_alike(FailureBoard& board, const std::string& reason, int exit_code) {
+  const bool is_told = report_common_failure(board, reason, exit_code) && wait_for_printer(board);
+  leave_in_order(board, "rank 0");
+  expect_teller(false);  // from here on an exit is in order
+  return is_told && board.rank != 0;
+}
+
+// Ends the process with an error that all ranks have alike, and that this rank's own thread has not reported yet.
+[[noreturn]] void end_alike(FailureBoard& board, const WrittenFailure& failure) {
+  if (board.rank == 0) std::fprintf(stderr, "%s: %s\n", program_name(), failure.reason.c_str());
+  std::fflush(nullptr);
+  leave_in_order(board, failure.reason);
+  _exit(failure.common_code);
+}
+
 // Ends the process from the watch's thread or from the training thread: the other one may be blocked for minutes.
 [[noreturn]] void end_process(FailureBoard& board, const std::string& reason) {
   g_last_word.lock();
@@ -141,6 +158,7 @@ void say_if_not_stopped(int rank) {
     leave_in_order(board, reason);  // this rank was asked, too, and has said so; another one was first to tell
     _exit(128 + ending->number);
   }
+  if (const auto heard = board.heard->get(); heard && heard->is_common()) end_alike(board, *heard);
   say_if_not_stopped(board.rank);
   std::fprintf(stderr, "%s: rank %d: stops: %s\n", program_name(), board.rank, reason.c_str());
   std::fflush(nullptr);
@@ -325,6 +343,7 @@ void World::set_timeout(std::chrono::milliseconds timeout) {
 bool World::report_failure(const std::string& reason) noexcept {
   if (!board_) return false;
   g_last_word.lock();
+  if (const auto code = code_of_common_error(reason)) return report_alike(*board_, reason, *code);
   const auto speaker = dist::report_failure(*board_, rank(), reason);
   leave_in_order(*board_, "rank " + std::to_string(speaker.value_or(rank())));
   expect_teller(false);  // from here on an exit is in order

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/process/common_error.h"
 #include "base/process/phase.h"
 #include "base/process/signal.h"
 #include "base/run_layout.h"
@@ -196,9 +197,10 @@ Trainer::End Trainer::finish(End end) {
 void Trainer::check_record() const {
   const std::string failure = run_.world.group().broadcast_bytes(run_.metrics->record_failure(), 0);
   if (!failure.empty())
-    throw Error(failure + ": the rows of the last steps are missing. Training itself is complete, at step " +
-                    std::to_string(finished_steps()) + (run_.checkpointer->saves() ? ", and saved" : ""),
-                kExitFailed);
+    throw Error(
+        common_error(failure + ": the rows of the last steps are missing. Training itself is complete, at step " +
+                     std::to_string(finished_steps()) + (run_.checkpointer->saves() ? ", and saved" : "")),
+        kExitFailed);
 }
 
 void Trainer::announce_end() const {

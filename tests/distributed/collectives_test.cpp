@@ -9,6 +9,7 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "base/error.h"
+#include "base/process/common_error.h"
 #include "distributed/host_staged_backend.h"
 #include "distributed/mesh.h"
 #include "distributed/parallel_dims.h"
@@ -150,6 +151,34 @@ TEST(Failure, ThatAnotherRankSaysIsLeftToItUntilItHasEnded) {
     std::fflush(nullptr);
     std::_Exit(testing::Test::HasFailure());
   });
+}
+
+// Whichever rank comes to it first, an error that all ranks have alike is printed by rank 0, once, and every rank ends
+// with its code: also one that never comes to it itself, which its watch ends.
+void fail_alike(int late_rank) {
+  const auto ends = test::ends_of_ranks(2, [late_rank](dist::World& world) {
+    alarm(static_cast<unsigned>(test::guard(50).count() / 1000));  // ends it by a signal
+    const std::string reason = common_error("out of milk", kExitBadInput);
+    while (world.rank() == late_rank) pause();
+    if (!world.report_failure(reason)) std::fputs("rank 0: out of milk", stderr);  // as the program does
+    std::fflush(nullptr);
+    std::_Exit(kExitBadInput);
+  });
+  if (test::is_rank()) return;
+  for (const auto& end : ends) EXPECT_EQ(end.how, "exit code 2") << end.said;
+  const auto place = ends[0].said.find("rank 0: out of milk");
+  EXPECT_NE(place, std::string::npos) << ends[0].said;
+  EXPECT_EQ(ends[0].said.find("milk", place + 18), std::string::npos) << ends[0].said;
+  EXPECT_EQ(ends[1].said.find("milk"), std::string::npos) << ends[1].said;
+}
+
+TEST(Failure, OfAllRanksIsSaidByRank0ThatComesLate) { fail_alike(0); }
+TEST(Failure, OfAllRanksIsNotSaidByARankThatComesLate) { fail_alike(1); }
+
+TEST(CommonErrors, AreKnownByTheirFirstLine) {
+  common_error("out of milk\nin the fridge", kExitBadInput);
+  EXPECT_EQ(code_of_common_error("the end: out of milk; sorry\nsecond line"), kExitBadInput);
+  EXPECT_FALSE(code_of_common_error("first line\nout of milk"));
 }
 
 // TorchTitan's order, from the outermost: pp, dp_replicate, dp_shard, cp, tp. Rank 0's coordinate is 0 on every axis.

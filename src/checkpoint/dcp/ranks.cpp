@@ -1,6 +1,7 @@
 #include "checkpoint/dcp/ranks.h"
 
 #include "base/limits/system_limits.h"
+#include "base/process/common_error.h"
 
 namespace titan::checkpoint {
 namespace {
@@ -37,15 +38,15 @@ std::vector<std::string> on_every_rank(Ranks& ranks, const std::string& action,
     if (replies.size() > 1) errors += "rank " + std::to_string(rank) + ": ";
     errors += message_of(replies[rank]);
   }
-  if (!errors.empty() && only_damage) throw DamagedCheckpoint(action + ": " + errors);
-  if (!errors.empty()) throw CheckpointError(action + ": " + errors);
+  if (!errors.empty() && only_damage) throw DamagedCheckpoint(common_error(action + ": " + errors));
+  if (!errors.empty()) throw CheckpointError(common_error(action + ": " + errors));
   for (std::string& reply : replies) reply.erase(0, 1);
   return replies;
 }
 
 std::string on_rank_0(Ranks& ranks, const std::string& action, const std::function<std::string()>& step) {
   std::string reply = ranks.broadcast(ranks.rank() == 0 ? attempt(step) : std::string(), 0);
-  if (failed(reply)) throw CheckpointError(action + ": " + message_of(reply));
+  if (failed(reply)) throw CheckpointError(common_error(action + ": " + message_of(reply)));
   return reply.substr(1);
 }
 
