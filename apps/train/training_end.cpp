@@ -6,6 +6,8 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/process/common_error.h"
+#include "base/process/phase.h"
 #include "base/process/signal.h"
 #include "base/text.h"
 
@@ -15,12 +17,13 @@ train::Trainer::End train_to_the_end(std::unique_ptr<train::Trainer> trainer) {
   try {
     return trainer->train();
   } catch (const std::exception& error) {
-    const auto step = trainer.release()->finished_steps() + 1;
+    trainer.release();  // threads that still run use it
+    const auto step = phase_log().step();
     const auto what = refused_allocation(error);
-    if (!what) throw;
+    if (!what || code_of_common_error(error.what())) throw;  // an error of all ranks names the one without memory
     throw Error("out of memory in step " + std::to_string(step) + ": there is no room for " + *what +
-                    ". The same command with --dry-run says what takes how much; a smaller training.local_batch_size, "
-                    "activation_checkpoint.mode = \"full\" or more ranks take less",
+                    ". The same command with --dry-run says what takes how much; a smaller training.local_batch_size "
+                    "(or validation.local_batch_size), activation_checkpoint.mode = \"full\" or more ranks take less",
                 kExitFailed);
   }
 }
