@@ -13,6 +13,7 @@
 #include "base/limits/system_limits.h"
 #include "distributed/accelerator/device_error.h"
 #include "distributed/collective_trace.h"
+#include "distributed/flight/fault_point.h"
 #include "distributed/flight/flight_recorder.h"
 #include "distributed/shared_memory/shared_memory_backend.h"
 #include "trace/named_range.h"
@@ -56,6 +57,26 @@ bool is_of_this_rank(const std::exception& error) {
   if (is_of_this_rank(error)) throw;
   throw PeerError(flight_recorder().describe(ticket) + " failed: a peer rank ended or did not answer in time (" +
                   reason_in(error.what()) + ")");
+}
+
+// The next three are for faults that tests order (flight/fault_point.h). They start collectives of zeros.
+
+at::TensorOptions options_of_another_dtype(const at::Tensor& tensor) {
+  return tensor.options().dtype(tensor.scalar_type() == at::kFloat ? at::kDouble : at::kFloat);
+}
+
+Work start_another(ProcessGroup& group, std::string_view kind, std::int64_t input_numel,
+                   const at::TensorOptions& options) {
+  const at::Tensor input = at::zeros({input_numel}, options);
+  if (kind == "all_gather") return group.all_gather(at::zeros({input_numel * group.size()}, options), input);
+  if (kind == "reduce_scatter")
+    return group.reduce_scatter(at::zeros({input_numel / group.size()}, options), input, ReduceOp::kSum);
+  return group.all_reduce(input, ReduceOp::kSum);
+}
+
+void start_extra(ProcessGroup& group, const at::TensorOptions& options) {
+  static auto& kept = *new std::vector<Work>;  // nobody waits for it
+  kept.push_back(group.all_reduce(at::zeros({3}, options.dtype(at::kLong)), ReduceOp::kSum));
 }
 
 }  // namespace
@@ -117,6 +138,13 @@ Work ProcessGroup::start(const char* what, const at::Tensor& tensor, std::int64_
     plan_collective(what, name_,
                     std::max(input_numel, output_numel) * static_cast<std::int64_t>(tensor.element_size()));
     return {};
+  }
+  if (has_fault_point) [[unlikely]] {
+    const Fault fault = meet_fault(ranks_[rank_], what);
+    if (fault != Fault::kNone && fault != Fault::kExtra)
+      return start_another(*this, what, fault == Fault::kShape ? input_numel + size() : input_numel,
+                           fault == Fault::kDtype ? options_of_another_dtype(tensor) : tensor.options());
+    if (fault == Fault::kExtra) start_extra(*this, tensor.options());
   }
   trace_collective(ranks_[rank_], what, name_, input_numel, output_numel, tensor.scalar_type());
   const auto ticket = record_ < 0

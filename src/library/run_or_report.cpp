@@ -6,9 +6,20 @@
 #include "base/error.h"
 #include "base/limits/system_limits.h"
 #include "base/process/exit_code.h"
+#include "base/process/rank_process.h"
+#include "distributed/accelerator/device_error.h"
 
 namespace titan {
 namespace {
+
+// Returns the text of an error with, if this rank's device reports it, the device and what to do about it.
+std::string text_with_device(const dist::World& world, const std::string& text) {
+  if (!dist::is_device_error(text)) return text;
+  return dist::reason_in(text) + " (device " + world.device().str() + " of " + host_name() +
+         "). A device fails every call after such an error; this rank has ended. Start again from the last checkpoint; "
+         "if the same device fails again, see dmesg for its Xid errors and leave it out (CUDA_VISIBLE_DEVICES, or "
+         "another machine)";
+}
 
 // Runs `body`. torch's errors have a stack of addresses in their text, which only TORCH_SHOW_CPP_STACKTRACES=1 keeps.
 int run_with_short_errors(dist::World& world, const std::function<int(dist::World&)>& body) {
@@ -16,7 +27,7 @@ int run_with_short_errors(dist::World& world, const std::function<int(dist::Worl
     return body(world);
   } catch (const c10::Error& error) {
     if (get_env("TORCH_SHOW_CPP_STACKTRACES") == "1") throw;
-    throw Error(error.what_without_backtrace(), kExitFailed);
+    throw Error(text_with_device(world, error.what_without_backtrace()), kExitFailed);
   }
 }
 

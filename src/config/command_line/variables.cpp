@@ -36,6 +36,7 @@ constexpr Variable kVariables[] = {
     {"TITAN_KILLS", "a number", "", "how often the test checkpoint_kill_loop kills a rank", true},
     {"TITAN_KILLS_SEED", "a number", "", "seed of the moments at which it does", true},
     {"TITAN_FAULT", "rules", "", "which system calls tests/support/fault.cpp lets fail", true},
+    {"TITAN_FAULT_POINT", "a fault", "", "what happens at a collective of one rank; src/distributed/flight/fault_point.h", true},
     {"TITAN_TEST_RANK", "a number", "", "set by tests for the ranks that they start", true},
     {"TITAN_TEST_RUN", "a mark", "", "set by scripts/test.sh, to find what its tests leave running", true},
     {"TITAN_FLAKE_STOPS", "programs, tests", "", "what scripts/flake.sh stops at random; else programs", true},
