@@ -10,9 +10,9 @@
 #include "base/fs.h"
 #include "checkpoint/torchtitan_keys.h"
 #include "tests/support/hand_clock.h"
+#include "tests/unit/checkpoint/copies/tiny_state.h"
 #include "tests/unit/checkpoint/sharded_items.h"
 #include "tests/unit/checkpoint/thread_ranks.h"
-#include "tests/unit/checkpoint/copies/tiny_state.h"
 
 namespace titan::checkpoint {
 namespace {

@@ -12,8 +12,8 @@
 #include "base/run_layout.h"
 #include "checkpoint/checkpointer.h"
 #include "checkpoint/dcp/step_folders.h"
-#include "tests/unit/checkpoint/thread_ranks.h"
 #include "tests/unit/checkpoint/copies/tiny_state.h"
+#include "tests/unit/checkpoint/thread_ranks.h"
 
 namespace titan::checkpoint {
 namespace {
