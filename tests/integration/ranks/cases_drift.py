@@ -71,8 +71,9 @@ def changed_bit_without_checkpoints(context):
     expect("There is no checkpoint: the same command starts from the beginning" in job.text(), job.tail())
 
 
-MEMORY = ["--parallelism.data_parallel_shard_degree", 2, *SAVE, "--debug.memory_check_freq", 1]
+MEMORY = [SHARD, 2, *SAVE, "--debug.memory_check_freq", 1]
 MOMENT = "optimizer.state.layers.0.feed_forward.w2.weight.exp_avg_sq"
+SHARDED = {"weight": "layers.1.attention.wo.weight", "moment": MOMENT}
 
 
 def memory_job(context, every, rows, exit_code=0, key=MOMENT):
@@ -98,10 +99,11 @@ def expect_rows_of_straight(context, what):
     check_identical(*rows, EQUAL, what)
 
 
-@case(90, key=["layers.1.attention.wo.weight", MOMENT])
-def changed_bit_in_a_shard(context, key):
+@case(90, of=list(SHARDED))
+def changed_bit_in_a_shard(context, of):
     """debug.memory_check_freq: no other rank has a copy. The tensor is named, the step is not saved, and the run goes
     back in the same process and ends with the rows of a run that was never disturbed."""
+    key = SHARDED[of]
     job, _ = memory_job(context, 2, [3], key=key)
     found = [line for line in job.text().splitlines() if "bits in memory have changed that nothing wrote" in line]
     expect(len(found) == 1, f"{len(found)} lines\n{job.tail()}")
@@ -110,7 +112,7 @@ def changed_bit_in_a_shard(context, key):
     events = [(row["event"], row["step"]) for row in read_rows(context.dump("run") / "events.jsonl")]
     at = events.index(("memory_fault", 4))
     expect(events[at + 1] == ("rollback", 2) and events[-1][0] == "end", f"events: {events}")
-    expect_rows_of_straight(context, key)
+    expect_rows_of_straight(context, of)
 
 
 @case(90)
