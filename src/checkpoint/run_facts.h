@@ -24,6 +24,9 @@ struct RunFacts {
   // Throws if the run must not write to `base` any more. Called on rank 0 before each save, from the thread that writes
   // it; null if nothing can forbid it.
   std::function<void()> check_base;
+  // Makes the rows of the run's steps durable. Called on rank 0 before each save on disk, from the thread that writes
+  // it; null if there are none.
+  std::function<void()> sync_rows;
   // Clock that measures checkpoint.interval_minutes.
   Clock now = std::chrono::steady_clock::now;
 };

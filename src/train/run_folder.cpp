@@ -1,8 +1,13 @@
 #include "train/run_folder.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "base/error.h"
@@ -144,6 +149,19 @@ void check_run_folder(const config::JobConfig& config, bool overwrite) {
                         ", and this start would begin anew and write over it: " + why +
                         ". Choose another job.dump_folder, or add --overwrite",
                     std::move(keys));
+}
+
+void sync_rows(const std::string& folder) {
+  for (const char* name : {layout::kStepsFile, layout::kValidationsFile, layout::kEvaluationsFile}) {
+    const std::string path = fs::path(folder) / name;
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT) continue;                                  // it has no row yet
+    const bool is_synced = fd >= 0 && (::fsync(fd) == 0 || errno == EINVAL);  // not every file system can
+    const int reason = errno;
+    if (fd >= 0) ::close(fd);
+    if (!is_synced) throw std::system_error(reason, std::generic_category(), "fsync " + path);
+  }
+  fsync_folder(folder);
 }
 
 void write_run_config(const config::JobConfig& config, const std::string& chat_template) {

@@ -84,6 +84,7 @@ void build_checkpointer(RunParts& run, const TrainSpec& spec, const TokenizerFac
   // One machine sees only the files of its own ranks in its memory.
   if (world.env().local_world_size == world.env().world_size) facts.memory_folder = config.checkpoint.memory_folder;
   if (folder_lock) facts.check_base = held_folder_check(folder_lock, config);
+  if (folder_lock) facts.sync_rows = [folder = config.job.dump_folder] { sync_rows(folder); };
   run.checkpointer = std::make_unique<checkpoint::Checkpointer>(
       config.checkpoint, std::move(facts), *run.checkpoint_ranks, *run.state, run.background_ranks.get());
 }

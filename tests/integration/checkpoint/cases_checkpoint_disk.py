@@ -56,6 +56,24 @@ def full_disk_stops(context, mode):
 
 
 @case(60, mode=["disabled", "async"])
+def rows_are_on_disk_before_their_checkpoint(context, mode):
+    """Power that fails never leaves a checkpoint without the rows of its steps: they are written through before it."""
+    log = context.folder / "calls"
+    rule = f"rank=0 call=write+fsync+rename path={context.dump('run')}/* do=log:{log}"
+    train(context, 2, words(write_job(context, "run", steps=STEPS), mode, "stop"), env=faults(context, rule))
+    calls = [line.split(" ", 1) for line in log.read_text().splitlines()]
+    rows = synced = 0
+    for call, path in calls:
+        if path.endswith("/metrics.jsonl"):
+            rows += call == "write"
+            synced = rows if call == "fsync" else synced
+        step = re.search(r"/step-(\d+)\.tmp$", path)
+        if call == "rename" and step:
+            expect(synced >= int(step[1]), f"step {step[1]} was complete when {synced} of {rows} rows were on disk")
+    expect(rows == STEPS and synced == STEPS, f"{synced} of {rows} rows were written through")
+
+
+@case(60, mode=["disabled", "async"])
 def full_disk_warns(context, mode):
     """on_save_error = "warn": training goes to its end, the failed save is reported once, the others are intact."""
     config = write_job(context, "run", steps=STEPS)
