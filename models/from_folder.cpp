@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "config/keys/field_values.h"
 #include "config/keys/fields.h"
 #include "models/common/hub/rope_config.h"
 
@@ -136,6 +137,11 @@ class Folder {
       if (!field.key.starts_with(kTable) || (has_own_scaling && field.key.starts_with(kScaling))) continue;
       const config::FieldValue value = field.get(theirs);
       if (std::holds_alternative<config::None>(value) || is_given(field.key.c_str())) continue;
+      if (const auto wrong = config::find_fault(field, value)) {
+        fault("model.from: " + (folder_ / "config.json").string() +
+              " describes no model that can be built here: " + *wrong);
+        continue;
+      }
       field.set(config_, value);
       set_.push_back(field.key);
     }

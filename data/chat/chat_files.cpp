@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json_error.h"
+#include "base/parse_json.h"
 
 namespace titan::data {
 namespace {
@@ -26,7 +27,7 @@ Json read_object(const fs::path& file) {
   const std::optional<std::string> text = read_text(file);
   if (!text) return nullptr;
   try {
-    Json object = Json::parse(*text);
+    Json object = parse_json<Json>(*text);
     if (!object.is_object()) throw DataError(file.string() + ": it is not a JSON object");
     return object;
   } catch (const nlohmann::json::exception& error) {

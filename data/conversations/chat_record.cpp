@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/json_error.h"
+#include "base/parse_json.h"
 #include "base/text.h"
 
 namespace titan::data {
@@ -107,7 +108,7 @@ Json tools_of(const Json& record) {
   if (tools.is_string()) {
     if (tools == "") return nullptr;
     try {
-      tools = Json::parse(tools.get<std::string>());
+      tools = parse_json<Json>(tools.get<std::string>());
     } catch (const nlohmann::json::exception& error) {
       throw DataError("\"tools\" is text that is not JSON: " + json_error_text(error.what()));
     }

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/parse_json.h"
 #include "base/text.h"
 #include "data/io/files.h"
 
@@ -332,7 +333,7 @@ std::vector<fs::path> list_indexed_files(const fs::path& path) {
 void check_indexed_shards(const fs::path& path, const std::string& tokenizer) {
   for (const fs::path& note : notes_of(find_shards(path))) {
     if (!fs::exists(note)) continue;
-    const auto json = nlohmann::json::parse(read_file(note), nullptr, /*allow_exceptions=*/false);
+    const auto json = try_parse_json<nlohmann::json>(read_file(note));
     const auto made_with = json.is_object() ? json.value("tokenizer", nlohmann::json()) : nlohmann::json();
     if (!made_with.is_string() || made_with == tokenizer) continue;
     throw DataError(

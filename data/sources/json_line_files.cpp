@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/json_error.h"
+#include "base/parse_json.h"
 #include "base/utf8.h"
 #include "data/io/decompress.h"
 #include "data/sources/jsonl_source.h"
@@ -15,7 +16,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::size_t kPlaceScanBytes = 1 << 20;
+constexpr std::uint64_t kPlaceScanBytes = 1 << 16;
 
 // Returns `json` with 0 in place of NaN, Infinity and -Infinity, which Python writes as numbers. The 0 is padded to the
 // same length, so that errors keep their column.
@@ -77,8 +78,8 @@ Json JsonLines::object(std::int64_t line) const {
   if (const auto bad = find_invalid_utf8(text))
     throw BadRecord(where(line) + ": byte " + std::to_string(*bad) + " of the line is not valid UTF-8");
   try {
-    Json object = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-    if (object.is_discarded()) object = Json::parse(without_not_finite(text));
+    Json object = try_parse_json<Json>(text);
+    if (object.is_discarded()) object = parse_json<Json>(without_not_finite(text));
     if (object.is_object()) return object;
     throw BadRecord(where(line) + ": expected a JSON object, found " + object.type_name());
   } catch (const nlohmann::json::exception& error) {
@@ -93,19 +94,26 @@ template nlohmann::ordered_json JsonLines::object<nlohmann::ordered_json>(std::i
 std::string JsonLines::where(std::int64_t line) const { return place(static_cast<std::size_t>(line), 0); }
 
 // Returns "file:line", or "file:line:column" for a 1-based column of the record; blanks may precede the record.
-// Counts lines from the start of the file: for messages only.
+// Counts lines from the start of the file, once for all records: for messages only.
 std::string JsonLines::place(std::size_t index, std::int64_t column) const {
   const File& file = file_of(index);
-  std::int64_t line = 1;
-  std::uint64_t line_start = 0;
+  const std::lock_guard lock(places_->mutex);
+  places_->chunks.resize(files_.size());
+  auto& chunks = places_->chunks[static_cast<std::size_t>(&file - files_.data())];
+  if (chunks.empty()) chunks.emplace_back();
   std::string chunk;
-  for (std::uint64_t at = 0; at < starts_[index]; at += chunk.size()) {
-    chunk.resize(std::min<std::uint64_t>(kPlaceScanBytes, starts_[index] - at));
+  const auto add = [&](Chunk to, std::uint64_t at, std::uint64_t end) {
+    chunk.resize(end - at);
     file.file.read_at(at, chunk);
-    line += std::ranges::count(chunk, '\n');
-    if (const auto last = chunk.rfind('\n'); last != std::string::npos) line_start = at + last + 1;
-  }
-  const std::string place = file.path.string() + ":" + std::to_string(line);
+    to.newlines += std::ranges::count(chunk, '\n');
+    if (const auto last = chunk.rfind('\n'); last != std::string::npos) to.line_start = at + last + 1;
+    return to;
+  };
+  const std::uint64_t before = starts_[index] / kPlaceScanBytes * kPlaceScanBytes;
+  for (std::uint64_t end = 0; (end = chunks.size() * kPlaceScanBytes) <= before;)
+    chunks.push_back(add(chunks.back(), end - kPlaceScanBytes, end));
+  const auto [newlines, line_start] = add(chunks[before / kPlaceScanBytes], before, starts_[index]);
+  const std::string place = file.path.string() + ":" + std::to_string(newlines + 1);
   if (column == 0) return place;
   return place + ":" + std::to_string(static_cast<std::int64_t>(starts_[index] - line_start) + column);
 }

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
@@ -43,9 +45,21 @@ class JsonLines {
   std::string read(std::size_t line) const;
   std::string place(std::size_t index, std::int64_t column) const;
 
+  // Newlines before each chunk of a file, and where the line begins that reaches into it. Grows as far as bad records
+  // ask for: each of many would otherwise count all lines before it.
+  struct Chunk {
+    std::int64_t newlines = 0;
+    std::uint64_t line_start = 0;
+  };
+  struct Places {
+    std::mutex mutex;
+    std::vector<std::vector<Chunk>> chunks;  // by file
+  };
+
   std::vector<File> files_;  // in order
   LineIndex index_;
   std::span<const std::uint64_t> starts_;  // start of every line, in its file
+  std::unique_ptr<Places> places_ = std::make_unique<Places>();
 };
 
 }  // namespace titan::data

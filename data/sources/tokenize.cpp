@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/parse_json.h"
 #include "base/text.h"
 #include "base/threads/start_thread.h"
 #include "base/utf8.h"
@@ -92,7 +93,7 @@ class Job {
   }
 
   void agree_with(const fs::path& path, const nlohmann::ordered_json& plan) const {
-    const auto there = nlohmann::ordered_json::parse(read_file(path), nullptr, /*allow_exceptions=*/false);
+    const auto there = try_parse_json<nlohmann::ordered_json>(read_file(path));
     const std::string remedy = ". Choose another --output, or remove " + options_.output.string() + "-*.{bin,idx}";
     if (const std::string other = differences(there, plan); !other.empty())
       throw DataError(path.string() +

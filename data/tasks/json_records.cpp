@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/json_error.h"
+#include "base/parse_json.h"
 #include "base/text.h"
 #include "base/utf8.h"
 #include "data/io/decompress.h"
@@ -18,7 +19,7 @@ nlohmann::json parse_line(const std::string& place, const std::string& line) {
   if (const auto bad = find_invalid_utf8(line))
     throw DataError(place + ": byte " + std::to_string(*bad) + " of the line is not valid UTF-8");
   try {
-    nlohmann::json object = nlohmann::json::parse(line);
+    nlohmann::json object = parse_json<nlohmann::json>(line);
     if (object.is_object()) return object;
     throw DataError(place + ": expected a JSON object, found " + object.type_name());
   } catch (const nlohmann::json::exception& error) {
@@ -63,9 +64,9 @@ std::vector<std::string> JsonRecord::texts(const std::string& field) const {
 }
 
 std::int64_t JsonRecord::integer(const std::string& field) const {
-  const nlohmann::json& found = value(field);
-  if (!found.is_number_integer()) fail_type(field, "an integer");
-  return found.get<std::int64_t>();
+  const auto found = integer_of(value(field));
+  if (!found) fail_type(field, "an integer");
+  return *found;
 }
 
 std::int64_t JsonRecord::integer_or_digits(const std::string& field) const {

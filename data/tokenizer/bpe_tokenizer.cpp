@@ -29,6 +29,8 @@ struct Workspace {
   std::vector<std::string_view> smaller_words;
 };
 
+constexpr std::size_t kSpareIds = 1'000'000;
+
 class BpeTokenizer final : public Tokenizer {
  public:
   BpeTokenizer(TokenizerSpec spec, const TokenizerConfig& config)
@@ -108,6 +110,11 @@ class BpeTokenizer final : public Tokenizer {
     std::int32_t last = -1;
     for (const auto& [token, id] : spec_.model.vocab) last = std::max(last, id);
     if (!added_.texts().empty()) last = std::max(last, added_.texts().rbegin()->first);
+    // Ids leave few gaps. A slip in one of them must not take memory for all ids below it.
+    const std::size_t count = spec_.model.vocab.size() + added_.texts().size();
+    if (static_cast<std::size_t>(last) > kSpareIds + 16 * count)
+      throw DataError("the largest token id is " + std::to_string(last) + ", but there are only " +
+                      std::to_string(count) + " tokens");
     texts_.resize(static_cast<std::size_t>(last) + 1);
     const auto put = [&](std::int32_t id, const std::string& token) {
       texts_[static_cast<std::size_t>(id)] = bytes_of_token(token).value_or(token);

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/json_error.h"
+#include "base/parse_json.h"
 
 namespace titan::data {
 
@@ -20,7 +21,7 @@ std::vector<std::int32_t> ids_from_json(std::string_view line) {
   const std::string expected = "expected a JSON array of token ids, found ";
   nlohmann::json array;
   try {
-    array = nlohmann::json::parse(line);
+    array = parse_json<nlohmann::json>(line);
   } catch (const nlohmann::json::exception& error) {
     throw DataError(expected + "no JSON: " + json_error_text(error.what()));
   }

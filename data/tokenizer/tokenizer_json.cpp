@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json_error.h"
+#include "base/parse_json.h"
 
 namespace titan::data {
 namespace {
@@ -51,6 +52,14 @@ T get(const J& object, const std::string& name, const std::string& where) {
   } catch (const nlohmann::json::exception&) {
     throw DataError(where + "." + name + " = " + shortened(object.at(name)) + " is of another type than expected");
   }
+}
+
+// Returns the id of a token.
+template <typename J>
+std::int32_t id_of(const J& json, const std::string& what) {
+  const auto id = integer_of(json);
+  if (!id || *id < 0 || *id > INT32_MAX) throw DataError(what + " = " + shortened(json) + " is not a token id");
+  return static_cast<std::int32_t>(*id);
 }
 
 template <typename T, typename J>
@@ -109,10 +118,7 @@ BpeSpec read_model(const Json& model) {
   if (!vocab.is_object() || vocab.empty()) throw DataError("model.vocab is not an object, or empty");
   spec.vocab.reserve(vocab.size());
   for (const auto& [token, id] : vocab.items()) {
-    if (!id.is_number_unsigned() || id.get<std::uint64_t>() > INT32_MAX) {
-      throw DataError("model.vocab[\"" + token + "\"] = " + shortened(id) + " is not a token id");
-    }
-    spec.vocab.insert_or_assign(token, id.get<std::int32_t>());
+    spec.vocab.insert_or_assign(token, id_of(id, "model.vocab[\"" + token + "\"]"));
   }
   read_merges(at(model, "merges", "model"), spec);
   return spec;
@@ -183,9 +189,8 @@ void read_template(const Json& processor, const std::string& where, TokenizerSpe
     }
     const auto name = get<std::string>(at(item, "SpecialToken", where + ".single"), "id", where + ".single");
     const Json& token = at(at(processor, "special_tokens", where), name, where + ".special_tokens");
-    for (const auto id : get<std::vector<std::int32_t>>(token, "ids", where + ".special_tokens")) {
-      (text_seen ? after : before).push_back(id);
-    }
+    for (const Json& id : at(token, "ids", where + ".special_tokens"))
+      (text_seen ? after : before).push_back(id_of(id, where + ".special_tokens.ids"));
   }
   if (!text_seen) refuse(where + ".single", processor["single"], "the text is not in it");
   spec.prefix_ids.insert(spec.prefix_ids.begin(), before.begin(), before.end());
@@ -212,7 +217,7 @@ void check_decoder(const Json* decoder) {
 
 void read_added_token(const Json& token, TokenizerSpec& spec) {
   const std::string where = "added_tokens";
-  spec.added_ids.push_back(get<std::int32_t>(token, "id", where));
+  spec.added_ids.push_back(id_of(at(token, "id", where), where + ".id"));
   spec.added_tokens.push_back({.content = get<std::string>(token, "content", where),
                                .single_word = get<bool>(token, "single_word", where),
                                .lstrip = get<bool>(token, "lstrip", where),
@@ -249,7 +254,7 @@ TokenizerSpec read_spec(const Json& root) {
 template <typename J>
 J parse(const std::filesystem::path& file) {
   try {
-    return J::parse(read_file(file));
+    return parse_json<J>(read_file(file));
   } catch (const nlohmann::json::exception& error) {
     const JsonError problem = explain_json_error(error.what());
     const std::string place = ":" + std::to_string(problem.line) + ":" + std::to_string(problem.column);
@@ -302,14 +307,15 @@ AddedOfFile added_in_tokenizer_json(const OrderedJson& root) {
   AddedOfFile added;
   const OrderedJson* tokens = find(root, "added_tokens");
   for (const OrderedJson& token : tokens ? *tokens : OrderedJson::array())
-    added.emplace(get<std::int64_t>(token, "id", "added_tokens"), get<std::string>(token, "content", "added_tokens"));
+    added.emplace(id_of(at(token, "id", "added_tokens"), "added_tokens.id"),
+                  get<std::string>(token, "content", "added_tokens"));
   return added;
 }
 
 // Reads {"text": 5} of added_tokens.json.
 AddedOfFile added_in_added_tokens_json(const OrderedJson& root) {
   AddedOfFile added;
-  for (const auto& [content, id] : root.items()) added.emplace(get<std::int64_t>(root, content, "it"), content);
+  for (const auto& [content, id] : root.items()) added.emplace(id_of(id, content), content);
   return added;
 }
 

@@ -4,8 +4,8 @@
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <ranges>
 
+#include "base/parse_json.h"
 #include "base/run_layout.h"
 
 namespace titan::runs {
@@ -26,10 +26,10 @@ std::string details_of(const Json& row) {
 // Marks events after the step that the run later went back to. Scans the file from the end.
 void mark_undone(std::vector<Event>& events) {
   std::int64_t went_back_to = std::numeric_limits<std::int64_t>::max();
-  for (Event& event : std::views::reverse(events)) {
-    event.is_undone = event.step > went_back_to;
-    if (event.name == "start" || event.name == "resume" || event.name == "rollback")
-      went_back_to = std::min(went_back_to, event.step);
+  for (auto event = events.rbegin(); event != events.rend(); ++event) {
+    event->is_undone = event->step > went_back_to;
+    if (event->name == "start" || event->name == "resume" || event->name == "rollback")
+      went_back_to = std::min(went_back_to, event->step);
   }
 }
 
@@ -39,11 +39,11 @@ std::vector<Event> read_events(const std::filesystem::path& folder) {
   std::vector<Event> out;
   std::ifstream in(folder / layout::kEventsFile, std::ios::binary);
   for (std::string line; std::getline(in, line);) {
-    const Json row = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!row.is_object() || !row.contains("step") || !row["step"].is_number_integer()) continue;
-    if (!row.contains("event") || !row["event"].is_string()) continue;
+    const Json row = try_parse_json<Json>(line);
+    const auto step = find_integer(row, "step");
+    if (!step || !row.contains("event") || !row["event"].is_string()) continue;
     const auto time = row.find("unix_time");
-    out.push_back({row["step"].get<std::int64_t>(), time != row.end() && time->is_number() ? time->get<double>() : 0,
+    out.push_back({*step, time != row.end() && time->is_number() ? time->get<double>() : 0,
                    row["event"].get<std::string>(), details_of(row)});
   }
   mark_undone(out);

@@ -9,6 +9,8 @@
 #include <optional>
 #include <string_view>
 
+#include "base/parse_json.h"
+
 namespace titan::runs {
 namespace {
 
@@ -64,9 +66,10 @@ void MetricsFile::refresh() {
   for (std::string line; std::getline(in, line);) {
     if (in.eof()) break;  // no newline yet
     offset_ += static_cast<std::int64_t>(line.size()) + 1;
-    const Json row = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!row.is_object() || !row.contains("step") || !row["step"].is_number_integer()) continue;
-    auto& kept = rows_[row["step"].get<std::int64_t>()];
+    const Json row = try_parse_json<Json>(line);
+    const auto step = find_integer(row, "step");
+    if (!step) continue;
+    auto& kept = rows_[*step];
     kept.clear();
     for (const auto& [column, value] : row.items()) {
       if (column == "step") continue;

@@ -29,6 +29,13 @@ std::size_t utf8_sequence_length(std::string_view text) {
   return 0;
 }
 
+// Appends the byte as "\x1B".
+void append_byte(std::string& out, char byte) {
+  char text[8];
+  std::snprintf(text, sizeof(text), "\\x%02X", static_cast<unsigned>(static_cast<unsigned char>(byte)));
+  out += text;
+}
+
 }  // namespace
 
 std::optional<std::size_t> find_invalid_utf8(std::string_view text) {
@@ -52,12 +59,27 @@ std::optional<std::size_t> find_invalid_utf8(std::string_view text) {
 std::string escape_invalid_utf8(std::string_view text) {
   std::string out;
   while (const auto bad = find_invalid_utf8(text)) {
-    char byte[8];
-    std::snprintf(byte, sizeof(byte), "\\x%02X", static_cast<unsigned>(static_cast<unsigned char>(text[*bad])));
-    out.append(text.substr(0, *bad)).append(byte);
+    append_byte(out.append(text.substr(0, *bad)), text[*bad]);
     text.remove_prefix(*bad + 1);
   }
   return out.append(text);
+}
+
+std::string printable(std::string_view text) {
+  const std::string valid = escape_invalid_utf8(text);
+  std::string out;
+  for (std::size_t at = 0; at < valid.size(); ++at) {
+    const auto byte = static_cast<unsigned char>(valid[at]);
+    // U+0080 to U+009F, two bytes, are control characters, too.
+    const bool is_pair = byte == 0xC2 && at + 1 < valid.size() && static_cast<unsigned char>(valid[at + 1]) < 0xA0;
+    if (is_pair) append_byte(out, valid[at++]);
+    if (is_pair || byte == 0x7F || (byte < 0x20 && byte != '\n' && byte != '\t')) {
+      append_byte(out, valid[at]);
+    } else {
+      out.push_back(valid[at]);
+    }
+  }
+  return out;
 }
 
 }  // namespace titan

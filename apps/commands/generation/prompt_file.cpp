@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/parse_json.h"
 #include "base/text.h"
 
 namespace titan {
@@ -27,7 +28,7 @@ bool are_messages(const Json& value) {
 }
 
 GivenPrompt parse(const std::string& line, const std::string& where, bool is_chat) {
-  const Json object = Json::parse(line, /*callback=*/nullptr, /*allow_exceptions=*/false);
+  const Json object = try_parse_json<Json>(line);
   if (object.is_discarded() || !object.is_object())
     refuse_prompts(
         where + ": expected a JSON object on each line of a .jsonl file; give a file of plain prompts another ending");

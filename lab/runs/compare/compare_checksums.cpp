@@ -4,6 +4,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/parse_json.h"
 #include "base/run_layout.h"
 
 namespace titan::runs {
@@ -19,9 +20,8 @@ class ChecksumFile {
     is_there_ = in_.is_open();
     std::streamoff begin = 0;
     for (std::string line; std::getline(in_, line);) {
-      const Json row = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-      if (row.is_object() && row.contains("step") && row["step"].is_number_integer())
-        places_[row["step"].get<std::int64_t>()] = begin;
+      const Json row = try_parse_json<Json>(line);
+      if (const auto step = find_integer(row, "step")) places_[*step] = begin;
       begin += static_cast<std::streamoff>(line.size()) + 1;
     }
   }
@@ -35,7 +35,7 @@ class ChecksumFile {
     in_.seekg(places_.at(step));
     std::string line;
     std::getline(in_, line);
-    return Json::parse(line);
+    return parse_json<Json>(line);
   }
 
  private:

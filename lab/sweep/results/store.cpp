@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/parse_json.h"
 #include "base/text.h"
 #include "lab/sweep/results/json.h"
 
@@ -33,7 +34,7 @@ OrderedJson to_json(const FieldValue& value) {
 FieldValue to_value(const OrderedJson& json) {
   if (json.is_null()) return config::None{};
   if (json.is_boolean()) return json.get<bool>();
-  if (json.is_number_integer()) return json.get<std::int64_t>();
+  if (const auto integer = integer_of(json)) return *integer;
   if (json.is_number()) return json.get<double>();
   if (json.is_string()) return json.get<std::string>();
   if (!json.empty() && json.front().is_array()) return json.get<config::StringLists>();
@@ -245,7 +246,7 @@ std::optional<Record> load_record(const std::filesystem::path& folder) {
   const auto path = folder / kFile;
   if (!std::filesystem::exists(path)) return std::nullopt;
   try {
-    return to_record(OrderedJson::parse(read_file(path)));
+    return to_record(parse_json<OrderedJson>(read_file(path)));
   } catch (const OrderedJson::exception& error) {
     throw DataError("error: " + path.string() + " is damaged: " + error.what());
   } catch (const DataError& error) {

@@ -3,11 +3,13 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/json_error.h"
+#include "base/parse_json.h"
 #include "base/text.h"
 #include "models/common/hub/config_values.h"
 #include "models/common/hub/float_text.h"
@@ -18,6 +20,9 @@ namespace {
 
 using Json = nlohmann::json;
 using Faults = std::vector<std::string>;  // each says what was expected
+
+// Most of each size. The product of two still fits into 64 bits.
+constexpr std::int64_t kLargestSize = std::numeric_limits<std::int32_t>::max();
 
 void check_kind(const Json& json, const HubFamily& family, Faults& faults) {
   if (const Json* names = find(json, "architectures"); names && !names->empty() && names->at(0) != family.architecture)
@@ -43,12 +48,14 @@ void check_sizes(const Json& json, const HubDecoder& model, const HubFamily& fam
         std::pair("num_attention_heads", a.n_heads), std::pair("num_key_value_heads", a.n_kv_heads),
         std::pair("vocab_size", model.shape.vocab_size), std::pair("intermediate_size", model.shape.block.hidden_dim),
         std::pair("max_position_embeddings", model.max_seq_len)})
-    if (size < 1) faults.push_back(std::string(key) + ": expected at least 1, found " + std::to_string(size));
+    if (size < 1 || size > kLargestSize)
+      faults.push_back(std::string(key) + ": expected 1 to " + std::to_string(kLargestSize) + ", found " +
+                       std::to_string(size));
   if (!faults.empty()) return;
   const bool says_head_dim = find(json, "head_dim") || family.head_dim;
   if (!says_head_dim && a.dim % a.n_heads != 0)
     faults.push_back("hidden_size: expected a multiple of num_attention_heads, or a head_dim");
-  if (a.head_dim < 1 || a.head_dim % 2 != 0)
+  if (a.head_dim < 1 || a.head_dim % 2 != 0 || a.head_dim > kLargestSize)
     faults.push_back("head_dim: expected an even number, at least 2, found " + std::to_string(a.head_dim));
   if (a.n_heads % a.n_kv_heads != 0)
     faults.push_back("num_attention_heads: expected a multiple of num_key_value_heads");
@@ -71,9 +78,15 @@ std::int64_t read_no_rope_interval(const Json& json, const HubFamily& family, st
   if (!family.no_rope_interval) return 0;
   const Json* flags = find(json, "no_rope_layers");
   if (!flags) return value_or(json, "no_rope_layer_interval", *family.no_rope_interval);
+  if (n_layers < 1 || n_layers > kLargestSize) return 0;  // check_sizes() reports it
+  if (static_cast<std::int64_t>(flags->size()) < n_layers) {
+    faults.push_back("no_rope_layers: expected a number for each of the " + std::to_string(n_layers) +
+                     " layers, found " + std::to_string(flags->size()));
+    return 0;
+  }
   std::vector<std::int64_t> rotates;
-  for (const Json& flag : *flags) rotates.push_back(flag.get<std::int64_t>());
-  rotates.resize(static_cast<std::size_t>(std::max<std::int64_t>(n_layers, 0)), 1);
+  for (const Json& flag : *flags) rotates.push_back(integer_at(flag, "no_rope_layers"));
+  rotates.resize(static_cast<std::size_t>(n_layers));
   const std::int64_t interval = std::ranges::find(rotates, 0) - rotates.begin() + 1;
   for (std::int64_t i = 0; i < n_layers; ++i)
     if ((rotates[static_cast<std::size_t>(i)] == 0) != ((i + 1) % interval == 0)) {
@@ -85,7 +98,7 @@ std::int64_t read_no_rope_interval(const Json& json, const HubFamily& family, st
 }
 
 HubDecoder read(const Json& json, const HubFamily& family, Faults& faults) {
-  const auto size = [&](const char* key) { return json.at(key).get<std::int64_t>(); };
+  const auto size = [&](const char* key) { return integer_at(json.at(key), key); };
   HubDecoder out{};
   AttentionShape& a = out.shape.block.attention;
   a.dim = size("hidden_size");
@@ -144,7 +157,7 @@ std::string no_rope_layers(const DecoderShape& shape) {
 
 std::string architecture_of(const std::string& config_json) {
   try {
-    return Json::parse(config_json).at("architectures").at(0).get<std::string>();
+    return parse_json<Json>(config_json).at("architectures").at(0).get<std::string>();
   } catch (const Json::exception& error) {
     throw ConfigError(error.what());
   }
@@ -153,7 +166,7 @@ std::string architecture_of(const std::string& config_json) {
 HubDecoder read_hub_config(const std::string& config_json, const std::string& what, const HubFamily& family) {
   try {
     Faults faults;
-    const HubDecoder model = read(Json::parse(config_json), family, faults);
+    const HubDecoder model = read(parse_json<Json>(config_json), family, faults);
     if (!faults.empty()) throw ConfigError(join(faults, "; "));
     return model;
   } catch (const std::exception& error) {

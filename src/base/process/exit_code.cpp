@@ -10,6 +10,7 @@
 #include "base/limits/system_limits.h"
 #include "base/process/program_name.h"
 #include "base/process/speaks.h"
+#include "base/utf8.h"
 
 namespace titan {
 namespace {
@@ -30,7 +31,7 @@ void print_error(const Error& error, bool may_be_rank) {
   std::string who = error.keys().empty() ? "" : "error: ";
   if (error.exit_code() != kExitBadInput)
     who = std::string(program_name()) + ": " + (may_be_rank ? name_of_rank() : "");
-  std::cerr << who << message_of_error(error) << std::endl;
+  std::cerr << who << printable(message_of_error(error)) << std::endl;
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/json_error.h"
+#include "base/parse_json.h"
 #include "checkpoint/io/file.h"
 
 namespace titan::checkpoint {
@@ -24,7 +25,7 @@ using OrderedJson = nlohmann::ordered_json;  // only for writing: each insertion
 
 constexpr std::uint64_t kLengthSize = 8;
 constexpr std::uint64_t kLongestHeader = 100'000'000;  // the limit of Hugging Face's own reader
-constexpr int kDeepestHeader = 4;                      // an object of objects of arrays: 3
+constexpr std::size_t kDeepestHeader = 4;              // an object of objects of arrays: 3
 
 constexpr std::array<std::pair<const char*, c10::ScalarType>, 9> kDtypes = {{{"F64", c10::ScalarType::Double},
                                                                              {"F32", c10::ScalarType::Float},
@@ -45,22 +46,6 @@ const char* name_of(c10::ScalarType dtype) {
     if (type == dtype) return name;
   }
   throw CheckpointError(std::string("safetensors files hold no ") + c10::toString(dtype));
-}
-
-// True if brackets outside of strings are nested deeper than `depth`: detects millions of levels before parsing.
-bool deeper_than(const std::string& text, int depth) {
-  int level = 0;
-  bool in_string = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (c == '"') in_string = !in_string;
-    if (in_string && c == '\\') ++i;
-    if (in_string) continue;
-    if (c == '{' || c == '[') ++level;
-    if (c == '}' || c == ']') --level;
-    if (level > depth) return true;
-  }
-  return false;
 }
 
 // Returns an entry and the end of its data in the file.
@@ -133,8 +118,8 @@ std::vector<SafetensorsEntry> read_safetensors_header(const fs::path& path) {
   const std::uint64_t data_begin = kLengthSize + length;
   std::vector<std::pair<SafetensorsEntry, std::uint64_t>> parsed;
   try {
-    if (deeper_than(text, kDeepestHeader)) fail(path, "its header is nested too deeply");
-    const Json header = Json::parse(text);
+    if (is_too_deep(text, kDeepestHeader)) fail(path, "its header is nested too deeply");
+    const Json header = parse_json<Json>(text);
     if (!header.is_object()) fail(path, "its header is not a JSON object");
     for (const auto& [name, json] : header.items()) {
       if (name != "__metadata__") parsed.push_back(parse_entry(path, name, json, data_begin, file.size() - data_begin));

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json_error.h"
+#include "base/parse_json.h"
 
 namespace titan::checkpoint {
 namespace fs = std::filesystem;
@@ -19,7 +20,7 @@ using Json = nlohmann::ordered_json;
 
 Json read_object(const fs::path& file) {
   try {
-    Json json = Json::parse(read_file(file));
+    Json json = parse_json<Json>(read_file(file));
     if (!json.is_object()) throw CheckpointError("it is not a JSON object");
     return json;
   } catch (const std::exception& error) {
@@ -30,12 +31,16 @@ Json read_object(const fs::path& file) {
 std::vector<std::int64_t> stop_ids_of(const Json& json, const fs::path& file) {
   const Json found = json.value("eos_token_id", Json());
   if (found.is_null()) return {};
-  try {
-    if (found.is_array()) return found.get<std::vector<std::int64_t>>();
-    return {found.get<std::int64_t>()};
-  } catch (const nlohmann::json::exception& error) {
-    throw CheckpointError(file.string() + " cannot be used: eos_token_id: " + json_error_text(error.what()));
+  std::vector<std::int64_t> ids;
+  for (const Json& id : found.is_array() ? found : Json::array({found})) {
+    const auto integer = integer_of(id);
+    if (!integer)
+      throw CheckpointError(file.string() +
+                            " cannot be used: eos_token_id: expected a number or a list of numbers, found " +
+                            found.dump());
+    ids.push_back(*integer);
   }
+  return ids;
 }
 
 // Returns what the folder says of how its model generates. Without a generation_config.json, transformers
@@ -54,7 +59,7 @@ Json one_or_list(const std::vector<std::int64_t>& ids) { return ids.size() == 1 
 std::string make_generation_config(const HuggingFaceTokenizer& tokenizer) {
   Json out = {{"bos_token_id", nullptr}, {"eos_token_id", nullptr}};
   if (!tokenizer.generation_defaults.empty()) {
-    const Json defaults = Json::parse(tokenizer.generation_defaults, nullptr, /*allow_exceptions=*/false);
+    const Json defaults = try_parse_json<Json>(tokenizer.generation_defaults);
     if (!defaults.is_object()) throw CheckpointError("generation_config.json is not a JSON object");
     out.update(defaults);
   }
@@ -76,7 +81,7 @@ std::vector<std::int64_t> read_stop_tokens(const fs::path& folder) {
 
 std::string without_token_ids(const std::string& json) {
   if (json.empty()) return json;
-  Json out = Json::parse(json);
+  Json out = parse_json<Json>(json);
   const auto names_tokens = [](const std::string& key) {
     constexpr std::array<std::string_view, 6> kLists = {"suppress_tokens", "begin_suppress_tokens",
                                                         "bad_words_ids",   "force_words_ids",

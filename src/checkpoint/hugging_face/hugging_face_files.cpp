@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json_error.h"
+#include "base/parse_json.h"
 #include "base/text.h"
 #include "checkpoint/format/dtype.h"
 #include "checkpoint/hugging_face/generation_config.h"
@@ -23,7 +24,7 @@ using OrderedJson = nlohmann::ordered_json;
 constexpr const char *kOnlyFile = "model.safetensors", *kAdapterFile = "adapter_model.safetensors";
 
 OrderedJson parse_config(const std::string& text) {
-  OrderedJson config = OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
+  OrderedJson config = try_parse_json<OrderedJson>(text);
   if (!config.is_object()) throw CheckpointError("config.json is not a JSON object");
   return config;
 }
@@ -107,12 +108,13 @@ std::uint64_t write_hugging_face_index(const fs::path& folder, const std::vector
 
 HuggingFaceConfig parse_hugging_face_config(const std::string& text, const std::string& what) {
   try {
-    const OrderedJson json = OrderedJson::parse(text);
+    const OrderedJson json = parse_json<OrderedJson>(text);
     HuggingFaceConfig config;
     config.architecture = json.at("architectures").at(0).get<std::string>();
-    config.num_heads = json.at("num_attention_heads").get<std::int64_t>();
+    const auto heads = [](const OrderedJson& value) { return integer_of(value).value_or(0); };
+    config.num_heads = heads(json.at("num_attention_heads"));
     const auto kv = json.find("num_key_value_heads");
-    config.num_kv_heads = kv == json.end() || kv->is_null() ? config.num_heads : kv->get<std::int64_t>();
+    config.num_kv_heads = kv == json.end() || kv->is_null() ? config.num_heads : heads(*kv);
     config.tied_embeddings = json.value("tie_word_embeddings", false);
     if (config.num_heads < 1 || config.num_kv_heads < 1) throw CheckpointError("it has no attention heads");
     return config;
@@ -128,7 +130,9 @@ WeightFiles::WeightFiles(const fs::path& path) {
   } else if (fs::exists(index)) {
     file_of_ = read_hugging_face_index(index);
     std::set<std::string> names, missing;
-    for (const auto& [tensor, file] : file_of_) (fs::exists(path / file) ? names : missing).insert(file);
+    std::error_code no_such_name;  // too long for a file, for example
+    for (const auto& [tensor, file] : file_of_)
+      (fs::is_regular_file(path / file, no_such_name) ? names : missing).insert(file);
     // An interrupted download lacks some of the files.
     if (!missing.empty())
       throw CheckpointError(index.string() + " names files that are not in the folder: " +
@@ -149,7 +153,7 @@ bool WeightFiles::has(const std::string& tensor, const fs::path& file) const {
 
 std::map<std::string, std::string> read_hugging_face_index(const fs::path& file) {
   try {
-    return OrderedJson::parse(read_file(file)).at("weight_map").get<std::map<std::string, std::string>>();
+    return parse_json<OrderedJson>(read_file(file)).at("weight_map").get<std::map<std::string, std::string>>();
   } catch (const std::exception& error) {
     throw CheckpointError(file.string() + " cannot be used: " + json_error_text(error.what()));
   }

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json_error.h"
+#include "base/parse_json.h"
 #include "base/run_layout.h"
 #include "checkpoint/io/crc32.h"
 #include "checkpoint/io/read_error.h"
@@ -58,7 +59,7 @@ std::optional<Checksums> read_checksums(const fs::path& folder) {
   if (!is_there(path)) return std::nullopt;
   try {
     if (size_of(path).value_or(0) > kLongest) throw CheckpointError("it is too long");
-    return parse(Json::parse(read_whole(path)));
+    return parse(parse_json<Json>(read_whole(path)));
   } catch (const ReadError&) {
     throw;
   } catch (const std::exception& problem) {

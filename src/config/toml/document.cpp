@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "base/fs.h"
 #include "base/text.h"
@@ -13,6 +14,24 @@ namespace titan::config {
 namespace {
 
 Position position_of(const toml::source_position& at) { return {at.line, at.column}; }
+
+constexpr int kDeepestKey = 100;
+
+// Returns the place of the first dotted key of more than kDeepestKey parts, over which the parser would overflow the
+// stack; it limits only brackets. Dots in values separate fewer parts.
+std::optional<Position> find_too_deep_key(std::string_view text) {
+  Position at{1, 1};
+  int dots = 0;
+  bool is_part = false;  // the character before is of a part of a key
+  for (const char c : text) {
+    const bool is_dot = c == '.';
+    if (is_dot ? !is_part : std::string_view("=,[]{}#\n").find(c) != std::string_view::npos) dots = 0;
+    if (is_dot && ++dots > kDeepestKey) return at;
+    is_part = is_dot ? false : is_part || (c != ' ' && c != '\t');
+    c == '\n' ? (++at.line, at.column = 1) : ++at.column;
+  }
+  return std::nullopt;
+}
 
 Node to_node(const toml::node& from);
 
@@ -114,6 +133,8 @@ const Node* Node::find(std::string_view key) const {
 }
 
 Node parse_toml(std::string_view text) {
+  if (const auto deep = find_too_deep_key(text))
+    throw TomlError("the key has more than " + std::to_string(kDeepestKey) + " parts between dots", *deep);
   try {
     return to_node(toml::parse(text));
   } catch (const toml::parse_error& fault) {

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/parse_json.h"
+
 namespace titan::metrics {
 namespace {
 
@@ -13,8 +15,8 @@ std::optional<std::int64_t> step_of(std::string_view line) {
 }  // namespace
 
 std::optional<nlohmann::json> parse_row(std::string_view line) {
-  auto row = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!row.is_object() || !row.contains("step") || !row["step"].is_number_integer()) return std::nullopt;
+  auto row = try_parse_json<nlohmann::json>(line);
+  if (!find_integer(row, "step")) return std::nullopt;
   return std::optional(std::move(row));
 }
 

@@ -67,6 +67,11 @@ const Variables kTorchrun = {
 
 const std::string kName = std::string(program_name()) + ": ";
 
+TEST(ExitCode, MessagesSendNoCommandsToTheTerminal) {
+  const Environment none(Variables{});
+  EXPECT_EQ(end_of(throwing(DataError("\x1b[2J: no such file"))).words, "\\x1B[2J: no such file\n");
+}
+
 TEST(ExitCode, IsTheErrors) {
   const Environment none(Variables{});
   EXPECT_EQ(end_of([] { return 75; }).exit_code, 75);

@@ -26,5 +26,13 @@ TEST(EscapeInvalidUtf8, LeavesTheRestAsItIs) {
             "caf\\xE9/\\xFFd");
 }
 
+TEST(Printable, EscapesWhatATerminalWouldObey) {
+  EXPECT_EQ(printable("a\tb\ncaf\xc3\xa9 \xc2\xa0"), "a\tb\ncaf\xc3\xa9 \xc2\xa0");
+  EXPECT_EQ(printable(std::string_view("\0\r\x1b[2J\x7f", 7)), "\\x00\\x0D\\x1B[2J\\x7F");
+  EXPECT_EQ(printable("\xc2\x9b"
+                      "2J \xff"),
+            "\\xC2\\x9B2J \\xFF");
+}
+
 }  // namespace
 }  // namespace titan
