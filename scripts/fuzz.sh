@@ -11,7 +11,8 @@ set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 exec </dev/null
 
-all=(metadata distcp folder safetensors)
+all=(metadata distcp folder safetensors toml sweep tokenizer_json tokenizer_config sentencepiece chat_template jsonl tokens
+  metrics hub_index hub_config checksums)
 seconds=60
 if (($#)); then
   seconds=$1
@@ -46,13 +47,15 @@ mkdir -p "$findings"
 
 # New inputs go to a folder per target, from which later runs continue; seeds and corpus are only read.
 fuzz() {
-  local target=$1 grown=build/fuzz/grown/$1 dictionary=tests/fuzz/pickle.dict
-  [[ $target == safetensors ]] && dictionary=tests/fuzz/safetensors.dict
+  local target=$1 grown=build/fuzz/grown/$1 dictionary=tests/fuzz/safetensors.dict
+  [[ $target == metadata || $target == distcp || $target == folder ]] && dictionary=tests/fuzz/pickle.dict
   mkdir -p "$grown"
+  local corpus=()
+  [[ -d tests/fuzz/corpus/$target ]] && corpus=("tests/fuzz/corpus/$target")
   # The time limit is for a process that libFuzzer itself cannot end.
   timeout -k 5 $((seconds + 300)) "$programs/fuzz_$target" -max_total_time="$seconds" -timeout=60 -malloc_limit_mb=64 \
     -rss_limit_mb=1024 -max_len=16384 -print_final_stats=1 -dict="$dictionary" \
-    -artifact_prefix="$findings/$target-" "$grown" "$seeds/$target" "tests/fuzz/corpus/$target" \
+    -artifact_prefix="$findings/$target-" "$grown" "$seeds/$target" "${corpus[@]}" \
     >"$findings/$target.log" 2>&1
 }
 

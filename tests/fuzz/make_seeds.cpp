@@ -15,7 +15,7 @@ int main(int count, char** arguments) {
     for (const auto& target : titan::fuzz::kTargets) {
       const std::filesystem::path folder = std::filesystem::path(arguments[1]) / target.name;
       std::filesystem::create_directories(folder);
-      for (const auto& [name, bytes] : titan::fuzz::seeds(target.name)) titan::fuzz::write_over(folder / name, bytes);
+      for (const auto& [name, bytes] : target.seeds()) titan::fuzz::write_over(folder / name, bytes);
     }
   } catch (const std::exception& error) {
     std::fprintf(stderr, "fuzz_make_seeds: %s\n", error.what());

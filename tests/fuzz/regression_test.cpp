@@ -1,4 +1,4 @@
-// Runs the fuzz targets without a fuzzer: on its earlier findings (corpus/), on valid inputs, and on both cut short,
+// Runs the fuzz targets of checkpoints without a fuzzer: on its earlier findings (corpus/), on valid inputs, and on both cut short,
 // with flipped bits and with missing bytes.
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -47,7 +47,7 @@ class FuzzRegression : public ::testing::TestWithParam<Target> {
   }
 
   static std::vector<std::pair<std::string, std::string>> inputs() {
-    auto all = seeds(GetParam().name);
+    auto all = GetParam().seeds();
     const fs::path folder = fs::path(TITAN_FUZZ_CORPUS) / GetParam().name;
     for (const auto& entry : fs::directory_iterator(folder))
       all.emplace_back(entry.path().filename(), read_file(entry.path()));
@@ -58,7 +58,7 @@ class FuzzRegression : public ::testing::TestWithParam<Target> {
 };
 
 TEST_P(FuzzRegression, SeedsAreAccepted) {
-  for (const auto& [name, bytes] : seeds(GetParam().name)) EXPECT_TRUE(GetParam().run(bytes)) << name;
+  for (const auto& [name, bytes] : GetParam().seeds()) EXPECT_TRUE(GetParam().run(bytes)) << name;
 }
 
 TEST_P(FuzzRegression, CorpusHasNoFinding) {
@@ -80,7 +80,9 @@ TEST_P(FuzzRegression, DamagedInputsAreRefusedOrRead) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, FuzzRegression, ::testing::ValuesIn(kTargets),
+// fuzz_inputs has random damages of all formats; these have a checksum or an index that each damage must not pass.
+INSTANTIATE_TEST_SUITE_P(Targets, FuzzRegression,
+                         ::testing::ValuesIn(kTargets.begin(), kTargets.begin() + kNumCheckpointTargets),
                          [](const auto& instance) { return std::string(instance.param.name); });
 
 }  // namespace

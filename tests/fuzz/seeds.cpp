@@ -13,7 +13,6 @@ namespace titan::fuzz {
 namespace {
 
 namespace fs = std::filesystem;
-using Seeds = std::vector<std::pair<std::string, std::string>>;
 
 std::string joined(std::initializer_list<std::string_view> parts) {
   std::string all;
@@ -35,6 +34,8 @@ std::string pickle_in(const fs::path& path) {
   const checkpoint::ZipReader archive(file, 0, file.size(), "a seed");
   return archive.read(archive.get("data.pkl"));
 }
+
+}  // namespace
 
 Seeds metadata_seeds() {
   Seeds seeds = {{"saved", saved().first}};
@@ -93,16 +94,6 @@ Seeds safetensors_seeds() {
   const std::string_view json = std::string_view(header).substr(8);
   return {{"file", joined({"f", header, numbers})},
           {"header", joined({"h", json, std::string_view("\0", 1), numbers})}};
-}
-
-}  // namespace
-
-Seeds seeds(std::string_view target) {
-  if (target == "metadata") return metadata_seeds();
-  if (target == "distcp") return distcp_seeds();
-  if (target == "folder") return folder_seeds();
-  if (target == "safetensors") return safetensors_seeds();
-  throw std::invalid_argument("no fuzz target " + std::string(target));
 }
 
 }  // namespace titan::fuzz

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstdlib>
 #include <system_error>
@@ -17,6 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+fs::path parent_of_folders;
+
 [[noreturn]] void fail(const char* action) { throw std::system_error(errno, std::generic_category(), action); }
 
 void write(int fd, std::string_view content) {
@@ -24,6 +27,11 @@ void write(int fd, std::string_view content) {
 }
 
 }  // namespace
+
+void check_message(std::string_view message) {
+  const bool says_something = std::ranges::any_of(message, [](unsigned char c) { return std::isalpha(c) != 0; });
+  if (!says_something) throw Finding("an error without a message: \"" + std::string(message) + "\"");
+}
 
 std::uint64_t Input::number(int num_bytes) {
   const std::string_view part = bytes(static_cast<std::uint64_t>(num_bytes));
@@ -56,8 +64,11 @@ void MemoryFile::set(std::string_view content) {
   write(fd_, content);
 }
 
+void MemoryFolder::put_into(const fs::path& folder) { parent_of_folders = folder; }
+
 MemoryFolder::MemoryFolder() {
-  const fs::path parent = fs::is_directory("/dev/shm") ? fs::path("/dev/shm") : fs::temp_directory_path();
+  fs::path parent = parent_of_folders;
+  if (parent.empty()) parent = fs::is_directory("/dev/shm") ? fs::path("/dev/shm") : fs::temp_directory_path();
   std::string name = (parent / "titan_fuzz_XXXXXX").string();
   if (::mkdtemp(name.data()) == nullptr) fail("mkdtemp");
   path_ = name;

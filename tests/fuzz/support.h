@@ -26,6 +26,9 @@ inline void require(bool condition, const char* finding) {
   if (!condition) throw Finding(finding);
 }
 
+// Throws Finding for the message of an error that says nothing.
+void check_message(std::string_view message);
+
 // Runs `body`. Returns true if it succeeds, false for an error that is meant for bad input. A broken invariant passes
 // through.
 template <typename Body>
@@ -35,7 +38,8 @@ bool accepts(Body&& body) {
     return true;
   } catch (const InternalError&) {
     throw;
-  } catch (const Error&) {
+  } catch (const Error& error) {
+    check_message(error.what());
     return false;
   }
 }
@@ -74,6 +78,9 @@ class MemoryFile {
 // A folder of this process, in /dev/shm if that exists; removed by the destructor.
 class MemoryFolder {
  public:
+  // Puts later ones into this folder, so that those of a process that crashes can be removed.
+  static void put_into(const std::filesystem::path& folder);
+
   MemoryFolder();
   ~MemoryFolder();
   MemoryFolder(const MemoryFolder&) = delete;

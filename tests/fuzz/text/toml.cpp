@@ -1,0 +1,49 @@
+#include "config/load.h"
+#include "tests/fuzz/support.h"
+#include "tests/fuzz/targets.h"
+
+namespace titan::fuzz {
+
+bool run_toml(std::string_view input) {
+  return accepts([&] { config::load_job_config_text(input, "/nowhere/fuzz.toml", {}, {}, 8); });
+}
+
+Seeds toml_seeds() {
+  return {{"keys", R"([job]
+dump_folder = "out" # a comment
+[model]
+name = "llama3"
+flavor = 'debugmodel'
+[model.args]
+dim = 64
+[optimizer]
+lr = 8e-4
+eps = 1e-8
+[training]
+local_batch_size = 8
+seq_len = 2_048
+max_norm = 1.0
+steps = 10
+dataset = "c4_test"
+[parallelism]
+data_parallel_shard_degree = -1
+[activation_checkpoint]
+mode = "selective"
+[quantize.linear.float8]
+filter_fqns = ["output", "router"]
+)"},
+          {"tables", R"(include = []
+metrics = {log_freq = 1, enable_csv = true}
+training.steps = 0x10
+"validation"."enable" = false
+[job]
+description = """
+several
+lines\u00e9"""
+save_config_file = '''None'''
+[checkpoint]
+interval = +5
+)"}};
+}
+
+}  // namespace titan::fuzz
