@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/json_error.h"
-#include "base/parse_json.h"
+#include "base/limits/parse_json.h"
 #include "base/text.h"
 
 namespace titan::data {

@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
-#include "base/parse_json.h"
+#include "base/limits/parse_json.h"
 #include "base/text.h"
 #include "data/io/files.h"
 

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/json_error.h"
-#include "base/parse_json.h"
+#include "base/limits/parse_json.h"
 #include "base/utf8.h"
 #include "data/io/decompress.h"
 #include "data/sources/jsonl_source.h"

@@ -15,7 +15,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
-#include "base/parse_json.h"
+#include "base/limits/parse_json.h"
 #include "base/text.h"
 #include "base/threads/start_thread.h"
 #include "base/utf8.h"

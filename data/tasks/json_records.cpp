@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/json_error.h"
-#include "base/parse_json.h"
+#include "base/limits/parse_json.h"
 #include "base/text.h"
 #include "base/utf8.h"
 #include "data/io/decompress.h"

@@ -5,7 +5,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "base/parse_json.h"
+#include "base/limits/parse_json.h"
 #include "base/run_layout.h"
 
 namespace titan::runs {

@@ -9,7 +9,7 @@
 #include <optional>
 #include <string_view>
 
-#include "base/parse_json.h"
+#include "base/limits/parse_json.h"
 
 namespace titan::runs {
 namespace {

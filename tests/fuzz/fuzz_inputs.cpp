@@ -45,7 +45,7 @@ struct Options {
   std::string replay;
 };
 
-// What the process of a format leaves behind, whatever ends it.
+// Holds what the process of a format leaves behind, whatever ends it.
 struct Shared {
   std::uint64_t number;  // of the input that is being read
   std::uint64_t done;
@@ -147,7 +147,7 @@ void write_finding(const Target& target, const Options& options, const Shared& s
                                           std::to_string(shared.number));
   write_over(file, inputs.get(shared.number));
   std::printf(
-      "FINDING %s: %s\n  input:  %s\n  replay: %s --format %s --replay %s\n  once mended, keep it in "
+      "FINDING %s: %s\n  input:  %s\n  replay: %s --format %s --replay %s\n  once it is fixed, keep the input in "
       "tests/fuzz/corpus/%s/\n",
       target.name, reason.c_str(), file.c_str(), program, target.name, file.c_str(), target.name);
 }

@@ -1,5 +1,5 @@
-// Runs the fuzz targets of checkpoints without a fuzzer: on its earlier findings (corpus/), on valid inputs, and on both cut short,
-// with flipped bits and with missing bytes.
+// Runs the targets of checkpoints without a fuzzer: on its earlier findings (corpus/), on valid inputs, and on both
+// cut short, with flipped bits and with missing bytes.
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <sys/resource.h>

@@ -1,4 +1,4 @@
-// The fuzz targets, which read untrusted bytes. Each function is one target: fuzz_<name> (libFuzzer, the preset "fuzz"),
+// The fuzz targets, which read untrusted bytes. Each function is one target: fuzz_<name> (libFuzzer, preset "fuzz"),
 // fuzz_inputs and fuzz_regression_test (every build) run the same code.
 //
 // A target returns true if the bytes, or a part of them that can be read alone, were accepted, and false if they were

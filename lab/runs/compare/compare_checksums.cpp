@@ -4,7 +4,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "base/parse_json.h"
+#include "base/limits/parse_json.h"
 #include "base/run_layout.h"
 
 namespace titan::runs {

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
-#include "base/parse_json.h"
+#include "base/limits/parse_json.h"
 #include "base/text.h"
 #include "lab/sweep/results/json.h"
 

@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include "base/error.h"
-#include "base/parse_json.h"
+#include "base/limits/parse_json.h"
 
 namespace titan::models {
 

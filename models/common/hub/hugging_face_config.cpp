@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/json_error.h"
-#include "base/parse_json.h"
+#include "base/limits/parse_json.h"
 #include "base/text.h"
 #include "models/common/hub/config_values.h"
 #include "models/common/hub/float_text.h"

@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 #include "base/json_error.h"
-#include "base/parse_json.h"
+#include "base/limits/parse_json.h"
 #include "checkpoint/io/file.h"
 
 namespace titan::checkpoint {

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json_error.h"
-#include "base/parse_json.h"
+#include "base/limits/parse_json.h"
 #include "base/text.h"
 #include "checkpoint/format/dtype.h"
 #include "checkpoint/hugging_face/generation_config.h"

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json_error.h"
-#include "base/parse_json.h"
+#include "base/limits/parse_json.h"
 #include "base/run_layout.h"
 #include "checkpoint/io/crc32.h"
 #include "checkpoint/io/read_error.h"

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "base/parse_json.h"
+#include "base/limits/parse_json.h"
 
 namespace titan::metrics {
 namespace {

@@ -1,4 +1,4 @@
-#include "base/parse_json.h"
+#include "base/limits/parse_json.h"
 
 #include <gtest/gtest.h>
 
