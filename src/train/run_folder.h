@@ -19,8 +19,8 @@ std::unique_ptr<FileLock> lock_run_folder(const std::string& folder);
 // another run may be there by now, whose files this run must not touch. Any thread may call this.
 void check_run_folder_is_held(const FileLock& lock, const config::JobConfig& config);
 
-// Writes the histories of steps in `folder` through to the disk. Any thread may call this. Throws std::system_error with
-// the path in its text.
+// Writes the histories of steps in `folder` through to the disk. Any thread may call this. Throws std::system_error
+// with the path in its text.
 void sync_rows(const std::string& folder);
 
 // Returns the last step of a complete run that has a row in metrics.jsonl, which depends on metrics.log_freq.

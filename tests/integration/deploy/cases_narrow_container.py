@@ -6,7 +6,7 @@ from fixtures import write_job
 from harness import Job, case, check_identical, expect, rows_by_step, run, skip
 
 KEYS = ("loss", "max_loss", "grad_norm", "lr", "tokens_seen")
-# What is mounted before the program starts, in a name space of its own.
+# Maps what is missing to what is mounted before the program starts, in a name space of its own.
 CONTAINERS = {
     "little_shared_memory": "mount -t tmpfs -o size=64k none /dev/shm",
     "no_shared_memory": "mount -t tmpfs -o ro none /dev/shm",
