@@ -188,8 +188,8 @@ void Checkpointer::warn_of_failed_copy(const CheckpointError& error, int step) {
   copies_fail_ = true;
 }
 
-// Called on rank 0 before each save. A machine that loses its power must not keep a checkpoint and lose rows of the steps
-// before it, which no start would write again.
+// Called on rank 0 before each save. A machine that loses its power must not keep a checkpoint and lose rows of the
+// steps before it, which no start would write again.
 void Checkpointer::prepare_base(int step) {
   if (run_.check_base) run_.check_base();
   if (run_.sync_rows) run_.sync_rows();

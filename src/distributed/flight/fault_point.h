@@ -17,7 +17,7 @@
 
 namespace titan::dist {
 
-// What is left to the caller of meet_fault().
+// Says what is left to the caller of meet_fault().
 enum class Fault { kNone, kExtra, kShape, kDtype };
 
 // True if TITAN_FAULT_POINT is set.

@@ -1,6 +1,6 @@
 // Sums of words times factors, for hashes of memory (train/guests/numerics/bits_hash.h), on one thread. words_rows.cpp
-// is compiled once for each set of instructions, into a namespace of its own (see attention/heads.h, also for why there
-// is no torch here).
+// is compiled once for each set of instructions, into a namespace of its own, and includes nothing of torch
+// (attention/heads.h says why).
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@ namespace titan::kernels {
 
 struct WordSums {
   const char* name;
-  // Returns the sum of (w[i] ^ (w[i] >> 32)) * factors[i] over `count` words of 8 bytes from `words`, which may begin at
-  // any byte, modulo 2^64.
+  // Returns the sum of (w[i] ^ (w[i] >> 32)) * factors[i] over `count` words of 8 bytes from `words`, which may begin
+  // at any byte, modulo 2^64.
   std::uint64_t (*sum)(std::int64_t count, const void* words, const std::uint64_t* factors);
 };
 

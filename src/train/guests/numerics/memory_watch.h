@@ -1,5 +1,5 @@
-// debug.memory_check_freq: notices bits of weights, optimizer state, gathered parameters and gradients that change while
-// nothing writes them.
+// debug.memory_check_freq: notices bits of weights, optimizer state, gathered parameters and gradients that change
+// while nothing writes them.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,11 @@
 
 namespace titan::train {
 
-// Hashes weights and optimizer state right after the update of the step before a checked one, and again right before the
-// update of the checked step; in between, GatherCheck watches what the step writes. Different hashes mean that a bit in
-// memory has changed. All ranks learn of it after that update, and then return to the newest checkpoint, whose tensors
-// are hashed too if it was saved in between: the steps run again on the same data, as if nothing had happened. The run
-// ends if there is no checkpoint, or if the memory of one rank has changed twice.
+// Hashes weights and optimizer state right after the update of the step before a checked one, and again right before
+// the update of the checked step; in between, GatherCheck watches what the step writes. Different hashes mean that a
+// bit in memory has changed. All ranks learn of it after that update, and then return to the newest checkpoint, whose
+// tensors are hashed too if it was saved in between: the steps run again on the same data, as if nothing had happened.
+// The run ends if there is no checkpoint, or if the memory of one rank has changed twice.
 //
 // This guest comes before those that judge or save a step, and as early as possible: what happens between the update
 // and its after_step() is not watched.
