@@ -52,7 +52,8 @@ bool run_hub_config(std::string_view input) {
     config.model.from = folder.path().string();
     std::vector<config::Fault> faults;
     std::vector<std::string> warnings;
-    models::complete_from_folder(config, {}, faults, warnings);
+    const config::Origins given = {{"model.hf_assets_path", {}}};  // the folder has no tokenizer
+    models::complete_from_folder(config, given, faults, warnings);
     for (const config::Fault& fault : faults) check_message(fault.message);
     accepted = faults.empty();
     if (accepted) check_model(config);

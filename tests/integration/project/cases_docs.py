@@ -229,7 +229,7 @@ def reliability_names_tests(_context):
     """Every test that docs/reliability.md names exists, and each of its lines names at least one."""
     case_files.import_all()
     functions = {case.function.__name__ for case in CASES.values()}
-    sources = [path.read_text(encoding="utf-8") for folder in ("unit", "distributed") for path in (ROOT / "tests" / folder).rglob("*.cpp")]
+    sources = [path.read_text(encoding="utf-8") for folder in ("unit", "distributed", "fuzz") for path in (ROOT / "tests" / folder).rglob("*.cpp")]
     declared = {".".join(names) for text in sources for names in re.findall(r"^(?:TEST|TEST_F|TEST_P)\((\w+),\s*(\w+)\)", text, re.MULTILINE)}
     lines = [line for line in (ROOT / "docs/reliability.md").read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
     rows = [line for line in lines if not line.startswith(("| ---", "| fault |"))]

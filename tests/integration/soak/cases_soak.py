@@ -4,10 +4,10 @@ from soaked_run import SoakedRun
 
 
 def soak(context, seed, mesh, starts):
-    run = SoakedRun(context, seed, mesh)
-    for _ in range(starts):
-        run.live(*run.next())
-    print("       " + run.finish(), flush=True)
+    with SoakedRun(context, seed, mesh) as run:
+        for _ in range(starts):
+            run.live(*run.next())
+        print("       " + run.finish(), flush=True)
 
 
 # The schedule is fixed, and of starts, not of seconds: no verdict depends on the clock.

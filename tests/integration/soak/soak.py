@@ -25,8 +25,7 @@ def schedule_of(path):
     return schedule
 
 
-def soak(options, context, mesh, seconds):
-    run = SoakedRun(context, options.seed, mesh)
+def soak(options, run, seconds):
     until = time.monotonic() + seconds
     planned = iter(options.schedule or [])
     while options.starts is None or len(run.faults) < options.starts:
@@ -65,7 +64,8 @@ def main():
         folder = pathlib.Path(tempfile.mkdtemp(dir=options.work.resolve(), prefix=f"seed-{options.seed}-{mesh}-"))
         context = harness.Context(program=options.program.resolve(), folder=folder, fixtures=fixtures.make_fixtures(options.work))
         try:
-            soak(options, context, mesh, options.minutes * 60 / len(meshes))
+            with SoakedRun(context, options.seed, mesh) as run:
+                soak(options, run, options.minutes * 60 / len(meshes))
         except harness.Failure as failure:
             print(f"FAILED {failure}\nkept: {folder}", flush=True)
             return 1

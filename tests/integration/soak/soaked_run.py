@@ -5,8 +5,11 @@ and the final weights and moments, are equal to the last bit. On one mesh this h
 also for those of steps that were lost and trained again.
 """
 import dataclasses
+import pathlib
 import random
 import re
+import shutil
+import tempfile
 import time
 
 from cases_checkpoint_kill import ENDLESS
@@ -50,7 +53,7 @@ MESHES = {
 
 
 class SoakedRun:
-    """mesh: a name of MESHES, or "changing"."""
+    """mesh: a name of MESHES, or "changing". A context manager, since copies of its state are in the machine's memory."""
 
     def __init__(self, context, seed, mesh):
         self.context, self.seed, self.mesh = context, seed, mesh
@@ -58,6 +61,7 @@ class SoakedRun:
         self.checkpoints = context.dump("soaked") / "checkpoint"
         self.metrics = context.dump("soaked") / "metrics.jsonl"
         self.config = write_job(context, "soaked", steps=ENDLESS)
+        self.copies = pathlib.Path(tempfile.mkdtemp(dir="/dev/shm", prefix="titan-soak-"))  # in memory
         self.faults = []  # of each start
         self.meshes = {}  # step -> the mesh of the start that trained it last
         self.written = []  # (start, step, row) of every row of right bits
@@ -65,8 +69,16 @@ class SoakedRun:
         self.damaged = set()  # and of those that a fault has damaged
         self.seconds = 0.0
 
-    def words(self, config, mesh, interval, mode="disabled", limit_s=NO_LIMIT_S):
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        shutil.rmtree(self.copies, ignore_errors=True)
+
+    def words(self, config, mesh, interval, mode="disabled", limit_s=NO_LIMIT_S, copies=0, checks=0):
         save = ["--checkpoint.interval", interval, "--checkpoint.async_mode", mode]
+        save += ["--checkpoint.memory_interval", copies, "--checkpoint.memory_folder", self.copies]
+        save += ["--debug.memory_check_freq", checks]
         limits = ["--comm.init_timeout_seconds", NO_LIMIT_S, "--comm.train_timeout_seconds", limit_s]
         return ["--config", config, *MODEL, *save, *limits, *MESHES[mesh].words]
 
@@ -93,13 +105,14 @@ class SoakedRun:
         if start.damaged:
             self.damaged.add(identity(start.damaged))
         interval, mode = self.draw.choice([1, 2, 3, 5]), self.draw.choice(["disabled", "async"])
-        words = self.words(self.config, mesh, interval, mode, start.limit_s or NO_LIMIT_S)
+        copies, checks = self.draw.choice([0, 1, 2]), self.draw.choice([0, 1])
+        words = self.words(self.config, mesh, interval, mode, start.limit_s or NO_LIMIT_S, copies, checks)
         began = time.monotonic()
         try:
             code = self.run(start, f"start-{number}", words)
             expect(code in start.codes, f"exit code {code}, expected {sorted(start.codes)}")
             expect(not CRASH.search(start.job.text()), "a rank crashed")
-            self.remember(start, number, mesh)
+            self.remember(start.job, mesh, None if start.is_wrong else number)
             self.check(start, before)
         except Failure as failure:
             what = f"seed {self.seed}, start {number} on the mesh '{mesh}' with {fault}"
@@ -124,15 +137,17 @@ class SoakedRun:
         wait_until(lambda: not processes_marked(job.mark), 30, "ranks live on after their launcher")
         return 128 - code if code < 0 else code
 
-    def remember(self, start, number, mesh):
-        """Takes the rows of a start from the file, which begins with those of earlier ones."""
-        if "  loss: " not in start.job.text():
+    def remember(self, job, mesh, number):
+        """Takes the rows of a start from the file, which begins with those of earlier ones. number: None if its bits are
+        wrong."""
+        if "  loss: " not in job.text():
             return
-        loaded = re.findall(rf"from {re.escape(str(self.checkpoints))}/step-(\d+)$", start.job.text(), re.MULTILINE)
-        resumed = int(loaded[-1]) if loaded else 0
+        saved = rf"from {re.escape(str(self.checkpoints))}/step-(\d+)$|from the copy in memory of step (\d+)"
+        loaded = [int(one or other) for one, other in re.findall(saved, job.text(), re.MULTILINE)]
+        resumed = loaded[-1] if loaded else 0
         rows = {step: row for step, row in rows_by_step(self.metrics, exact=True).items() if step > resumed}
         self.meshes = {step: each for step, each in self.meshes.items() if step <= resumed} | dict.fromkeys(rows, mesh)
-        if not start.is_wrong:
+        if number is not None:
             self.written += [(number, step, row) for step, row in rows.items()]
 
     def check(self, start, before):
@@ -154,18 +169,17 @@ class SoakedRun:
     def finish(self):
         """Runs on for a few steps that nothing disturbs, and compares. Returns a text of what there was."""
         mesh = self.meshes[max(self.meshes)] if self.meshes else self.next()[0]
-        newest = (steps_of(self.checkpoints) or [0])[-1]
-        last = newest + MOST_STEPS_TO_GO_ON
-        self.train("soaked", self.config, mesh, last, "last")
+        last = max([*self.meshes, 0]) + MOST_STEPS_TO_GO_ON
+        self.remember(self.train("soaked", self.config, mesh, last, "last"), mesh, None)
         rows = rows_by_step(self.metrics, exact=True)
-        self.meshes = {step: each for step, each in self.meshes.items() if step <= newest}
-        self.meshes |= {step: mesh for step in range(newest + 1, last + 1)}
         expected, seconds = self.undisturbed(last)
         check_identical(rows, expected, KEYS, f"seed {self.seed}")
         states = [read_state(self.context.dump(name) / f"checkpoint/step-{last}") for name in ("soaked", "undisturbed")]
         check_same_tensors(*states, f"seed {self.seed}: step {last}")
         if self.mesh != "changing":
             self.check_every_row(expected)
+        left = list(self.copies.iterdir())
+        expect(not left, f"a run that has ended leaves {left} in memory")
         kinds = ", ".join(f"{name} {self.faults.count(name)}" for name in sorted(set(self.faults)))
         return (
             f"seed {self.seed}, mesh {self.mesh}: {len(self.faults)} starts disturbed ({kinds}); {last} steps, all equal to "
@@ -175,7 +189,7 @@ class SoakedRun:
 
     def train(self, name, config, mesh, last, job_name):
         words = [*self.words(config, mesh, ENDLESS), "--training.steps", last]
-        run(self.context, MESHES[mesh].ranks, words, name=job_name, timeout_s=1200)
+        return run(self.context, MESHES[mesh].ranks, words, name=job_name, timeout_s=1200)
 
     def undisturbed(self, last):
         """Trains the same steps on the same meshes. Returns its rows and the seconds that it took."""

@@ -135,7 +135,8 @@ TEST(MakeTokenizer, RefusesAddedTokensThatTheSentencePieceModelLacks) {
               AllOf(HasSubstr("tokenizer_config.json: eos_token = \"<s>\""), HasSubstr("has \"</s>\" in its place")));
   EXPECT_THAT(error_beside("added_tokens.json", R"(["<pad>"])"),
               HasSubstr("added_tokens.json: it is not a JSON object"));
-  EXPECT_THAT(error_beside("added_tokens.json", R"({"<pad>": "x"})"), HasSubstr("added_tokens.json: it.<pad>"));
+  EXPECT_THAT(error_beside("added_tokens.json", R"({"<pad>": "x"})"),
+              HasSubstr("added_tokens.json: <pad> = \"x\" is not a token id"));
   EXPECT_THAT(error_beside("tokenizer_config.json", R"({"added_tokens_decoder": {"x": {"content": "<x>"}}})"),
               HasSubstr("\"x\", which is not a token id"));
 }

@@ -24,7 +24,10 @@ TEST(WordSums, AreTheSumsOfTheFormula) {
     for (const std::size_t count : {1, 15, 16, 17, 31, 32, 300, 301, 600, 1000}) {
       const auto words = drawn_words(count);
       std::vector<std::uint64_t> expected((count + 299) / 300, 0), sums(expected.size(), 7);
-      for (std::size_t i = 0; i < count; ++i) expected[i / 300] += (words[i] ^ (words[i] >> 32)) * factors[i % 300];
+      for (std::size_t i = 0; i < count; ++i) {
+        const auto upper = static_cast<std::uint64_t>(static_cast<std::int64_t>(words[i]) >> 32);
+        expected[i / 300] += (words[i] ^ upper) * factors[i % 300];
+      }
       std::vector<char> memory(count * 8 + 3);
       std::memcpy(memory.data() + 3, words.data(), count * 8);  // not at a word
       sum_words(*kernels, static_cast<std::int64_t>(count), memory.data() + 3, factors, sums);

@@ -13,7 +13,8 @@ constexpr std::int64_t kLanes = 16;  // several vectors, so that no addition wai
 std::uint64_t product(const char* words, const std::uint64_t* factors, std::int64_t i) {
   std::uint64_t word = 0;
   std::memcpy(&word, words + i * 8, sizeof(word));
-  return (word ^ (word >> 32)) * factors[i];
+  const auto upper = static_cast<std::uint64_t>(static_cast<std::int64_t>(word) >> 32);
+  return (word ^ upper) * factors[i];
 }
 
 std::uint64_t sum(std::int64_t count, const void* memory, const std::uint64_t* factors) {

@@ -10,7 +10,7 @@ namespace titan::kernels {
 struct WordSums {
   const char* name;
   // Returns the sum of (w[i] ^ (w[i] >> 32)) * factors[i] over `count` words of 8 bytes from `words`, which may begin
-  // at any byte, modulo 2^64.
+  // at any byte, modulo 2^64. The shift fills up with the sign of w[i], as that of torch's operator does.
   std::uint64_t (*sum)(std::int64_t count, const void* words, const std::uint64_t* factors);
 };
 

@@ -10,10 +10,10 @@
 
 namespace titan::train {
 
-// The hash of a tensor of 8-byte words w[i] is the sum of w[i] ^ (w[i] >> 32) times an odd number of its place, modulo
-// 2^64; parts of a tensor are hashed one after the other, and their hashes combined by Horner's rule. A tensor with
-// one changed bit has another hash for certain, since an odd factor loses nothing; the shift tells apart changes of the
-// highest bits, such as two signs, which all odd factors treat alike.
+// The hash of a tensor of signed 8-byte words w[i] is the sum of w[i] ^ (w[i] >> 32) times an odd number of its place,
+// modulo 2^64; parts of a tensor are hashed one after the other, and their hashes combined by Horner's rule. A tensor
+// with one changed bit has another hash for certain, since an odd factor loses nothing; the shift tells apart changes
+// of the highest bits, such as two signs, which all odd factors treat alike.
 class BitsHash {
  public:
   // `plain`: computes with torch's operators on the host, too; the hashes are the same.
