@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/limits/parse_json.h"
 #include "base/run_layout.h"
 #include "base/text.h"
 
@@ -35,7 +36,7 @@ void search_back(const fs::path& path, const std::function<bool(const nlohmann::
   in.read(text.data(), size - begin);
   const auto lines = split(text, '\n');
   for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
-    const auto row = nlohmann::json::parse(*line, nullptr, /*allow_exceptions=*/false);
+    const auto row = try_parse_json<nlohmann::json>(*line);
     if (row.is_object() && row.contains("step") && row["step"].is_number_integer() && use(row)) return;
   }
 }
