@@ -20,11 +20,7 @@ namespace titan::data {
 namespace {
 
 DataOrder resolve_order(const DataOptions& options) {
-  std::string order = options.data_order;
-  if (order == "auto") {
-    const bool torchtitans = config::lower_case(options.dataset).starts_with("c4") && options.dataset_mix.empty();
-    order = torchtitans ? "torchtitan" : "elastic";
-  }
+  const std::string order = config::data_order(options.data_order, options.dataset, !options.dataset_mix.empty());
   if (order != "torchtitan" && order != "elastic") {
     throw ConfigError("training.data_order: expected one of auto, torchtitan, elastic; found \"" + order + "\"",
                       {"training.data_order"});

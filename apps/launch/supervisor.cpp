@@ -160,12 +160,6 @@ std::int64_t number_of_gpus() {
   return number;
 }
 
-// True if the run reads its data in an order that does not depend on the number of ranks (data/open.cpp).
-bool is_elastic(const config::Training& training) {
-  if (training.data_order != "auto") return training.data_order == "elastic";
-  return !training.dataset_mix.empty() || !config::lower_case(training.dataset).starts_with("c4");
-}
-
 // Returns why a run of this configuration cannot have `ranks` ranks; empty if it can.
 std::string why_not_valid(const config::CommandLine& command_line, std::int64_t ranks) {
   const auto& shown = command_line.log_ranks;
@@ -219,7 +213,8 @@ void check_restarts(const config::CommandLine& command_line, const config::JobCo
   if (config.training.global_batch_size < 0)
     throw ConfigError(fewer + "but its batches would be smaller then: set training.global_batch_size",
                       {"training.global_batch_size"});
-  if (!is_elastic(config.training))
+  if (const config::Training& t = config.training;
+      config::data_order(t.data_order, t.dataset, !t.dataset_mix.empty()) != "elastic")
     throw ConfigError(
         fewer + "but the order of its data depends on their number: set training.data_order = \"elastic\"",
         {"training.data_order", "training.dataset"});

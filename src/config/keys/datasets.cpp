@@ -63,6 +63,11 @@ std::string lower_case(std::string text) {
   return text;
 }
 
+std::string data_order(const std::string& asked, const std::string& dataset, bool is_mix) {
+  if (asked != "auto") return asked;
+  return !is_mix && lower_case(dataset).starts_with("c4") ? "torchtitan" : "elastic";
+}
+
 MixEntry parse_mix_entry(const std::string& text) {
   const std::string key = "training.dataset_mix";
   const std::string expected =

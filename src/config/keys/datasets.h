@@ -18,6 +18,9 @@ std::vector<std::string> dataset_kinds();
 // Lower-cases a kind; kinds are matched case-insensitively.
 std::string lower_case(std::string text);
 
+// Returns training.data_order with "auto" decided: TorchTitan's order for its own datasets, else the elastic one.
+std::string data_order(const std::string& asked, const std::string& dataset, bool is_mix);
+
 // One entry of training.dataset_mix: "WEIGHT KIND PATH", for example "0.7 jsonl /data/web pages".
 struct MixEntry {
   double weight = 1;
