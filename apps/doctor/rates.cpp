@@ -14,6 +14,7 @@
 #include "apps/doctor/best_seconds.h"
 #include "apps/doctor/products.h"
 #include "base/clock.h"
+#include "base/fs.h"
 #include "base/process/rank_process.h"
 #include "base/text.h"
 
@@ -51,14 +52,6 @@ Checks check_collectives(dist::World& world) {
   const double scatter = longest_of_ranks(
       group, best_seconds(world.device(), [&] { group.reduce_scatter(part, whole, dist::ReduceOp::kSum).wait(); }));
   return {check_rate("all-gather", bytes, gather), check_rate("reduce-scatter", bytes, scatter)};
-}
-
-// Returns `path`, or its nearest parent that exists.
-fs::path existing(fs::path path) {
-  std::error_code error;
-  path = fs::absolute(path, error).lexically_normal();
-  while (!fs::exists(path, error) && path.has_relative_path()) path = path.parent_path();
-  return path;
 }
 
 std::string reason() { return std::strerror(errno); }
@@ -117,7 +110,7 @@ Check check_disk(const fs::path& folder) {
   constexpr std::size_t kBytes = std::size_t{32} << 20;
   constexpr double kSlow = 50 * kMiB;
   const std::string advice = "choose another job.dump_folder or checkpoint.folder, or make room and see who may write";
-  const fs::path there = existing(folder);
+  const fs::path there = existing_part(fs::absolute(folder).lexically_normal());
   std::error_code error;
   if (!fs::is_directory(there, error))
     return failure("checkpoint disk", folder.string() + ": " + there.string() + " is not a folder", advice);

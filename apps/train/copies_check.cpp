@@ -4,6 +4,7 @@
 #include <string>
 #include <system_error>
 
+#include "base/fs.h"
 #include "base/text.h"
 #include "checkpoint/memory_copies.h"
 #include "config/paths.h"
@@ -19,14 +20,6 @@ constexpr const char* kIntervalKey = "checkpoint.memory_interval";
 
 bool makes_copies(const config::Checkpoint& options) {
   return options.enable && !options.load_only && !options.create_seed_checkpoint && options.memory_interval > 0;
-}
-
-// Returns `path`, or its nearest parent that exists.
-fs::path existing_part(fs::path path) {
-  std::error_code error;
-  path = fs::absolute(path, error);
-  while (!fs::exists(path, error) && path.has_relative_path()) path = path.parent_path();
-  return path;
 }
 
 double bytes_below(const fs::path& folder) {

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "apps/train/copies_check.h"
+#include "base/fs.h"
 #include "base/process/memory.h"
 #include "base/process/speaks.h"
 #include "base/text.h"
@@ -82,14 +83,6 @@ double least(const Size& size) {
   const double parameters = size.offloads ? 0 : size.parameters;
   return (1 + size.moments) * parameters * size.bytes / size.ranks_of_copy +
          size.tokens * (kBytesOfToken + size.layers * size.dim * kBytesOfInput * in_flight) / size.ranks_of_batch;
-}
-
-// Returns `path`, or its nearest parent that exists.
-fs::path existing(fs::path path) {
-  std::error_code error;
-  path = fs::absolute(path, error);
-  while (!fs::exists(path, error) && path.has_relative_path()) path = path.parent_path();
-  return path;
 }
 
 // GPU memory that the driver and this process's context take at most.
@@ -178,7 +171,7 @@ std::optional<DiskShortage> find_lack_of_disk(const config::JobConfig& config, c
   const std::int64_t saves = std::max<std::int64_t>(0, (steps - 1) / options.interval - last / options.interval);
   if (last >= steps && !options.create_seed_checkpoint) return std::nullopt;  // nothing is left to do
   std::error_code error;
-  const auto space = fs::space(existing(folder), error);
+  const auto space = fs::space(existing_part(folder), error);
   if (error || space.capacity == 0) return std::nullopt;  // some file systems do not report it
   const auto free = static_cast<double>(space.available);
   const std::string where = "checkpoints go to " + folder.string() + ", where " + format_bytes(free) + " are free";

@@ -31,7 +31,7 @@ class FileDescriptor {
     if (!write_all(fd_, content)) fail("write");
   }
   void sync() const {
-    // Some file systems have no fsync for folders; that is not an error.
+    // Some file systems have no fsync, at least for folders; that is not an error.
     if (::fsync(fd_) != 0 && errno != EINVAL) fail("fsync");
   }
 
@@ -76,6 +76,15 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
 
 void fsync_folder(const std::filesystem::path& folder) {
   FileDescriptor(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC).sync();
+}
+
+void fsync_file(const std::filesystem::path& path) { FileDescriptor(path, O_RDONLY | O_CLOEXEC).sync(); }
+
+std::filesystem::path existing_part(const std::filesystem::path& path) {
+  std::error_code error;
+  auto at = std::filesystem::absolute(path, error);
+  while (!std::filesystem::exists(at, error) && at.has_relative_path()) at = at.parent_path();
+  return at;
 }
 
 std::vector<std::filesystem::path> matches_of(const std::filesystem::path& pattern) {

@@ -21,6 +21,12 @@ bool write_all(int fd, std::string_view bytes);
 // Makes a rename or a removal inside `folder` durable.
 void fsync_folder(const std::filesystem::path& folder);
 
+// Makes what any process has written to the file `path` durable. Throws std::system_error with the path in its text.
+void fsync_file(const std::filesystem::path& path);
+
+// Returns `path` made absolute, or its nearest parent that exists.
+std::filesystem::path existing_part(const std::filesystem::path& path);
+
 // Returns the paths that a shell pattern (*, ?, [...]) matches, sorted bytewise; empty if `pattern`
 // is not a pattern, or if a file has exactly that name. As in a shell, * does not match a dot at
 // the start of a name. Throws DataError if a folder on the way cannot be read.

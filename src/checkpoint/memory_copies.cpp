@@ -121,11 +121,8 @@ void check_room_for_copy(const fs::path& copies, fs::space_info space, std::uint
 }
 
 std::string file_system_on_disk(const fs::path& folder) {
-  std::error_code error;
-  fs::path at = fs::absolute(folder, error);
-  while (!fs::exists(at, error) && at.has_relative_path()) at = at.parent_path();
   struct statfs status {};
-  if (::statfs(at.c_str(), &status) != 0) return std::string("unknown: ") + std::strerror(errno);
+  if (::statfs(existing_part(folder).c_str(), &status) != 0) return std::string("unknown: ") + std::strerror(errno);
   const auto type = static_cast<std::uint32_t>(status.f_type);
   if (type == TMPFS_MAGIC || type == RAMFS_MAGIC) return "";
   static const std::vector<std::pair<std::uint32_t, const char*>> kNames = {

@@ -1,13 +1,8 @@
 #include "train/run_folder.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <filesystem>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include "base/error.h"
@@ -153,13 +148,8 @@ void check_run_folder(const config::JobConfig& config, bool overwrite) {
 
 void sync_rows(const std::string& folder) {
   for (const char* name : {layout::kStepsFile, layout::kValidationsFile, layout::kEvaluationsFile}) {
-    const std::string path = fs::path(folder) / name;
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0 && errno == ENOENT) continue;                                  // it has no row yet
-    const bool is_synced = fd >= 0 && (::fsync(fd) == 0 || errno == EINVAL);  // not every file system can
-    const int reason = errno;
-    if (fd >= 0) ::close(fd);
-    if (!is_synced) throw std::system_error(reason, std::generic_category(), "fsync " + path);
+    const fs::path path = fs::path(folder) / name;
+    if (fs::exists(path)) fsync_file(path);  // the first row makes it
   }
   fsync_folder(folder);
 }
