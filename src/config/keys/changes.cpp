@@ -11,17 +11,25 @@
 namespace titan::config {
 namespace {
 
-constexpr std::array<std::string_view, 7> kWithoutEffect = {"job.",  "profiling.",  "metrics.",   "checkpoint.",
-                                                            "comm.", "validation.", "evaluation."};
+constexpr std::array<std::string_view, 7> kTablesWithoutEffect = {"job.",  "profiling.",  "metrics.",   "checkpoint.",
+                                                                  "comm.", "validation.", "evaluation."};
+// Keys that only watch what is computed, whose effect is in other keys, or that nothing here reads.
+constexpr std::array<std::string_view, 7> kKeysWithoutEffect = {"model.from",
+                                                                "debug.checksum_freq",
+                                                                "debug.memory_check_freq",
+                                                                "training.gc_freq",
+                                                                "training.gc_debug",
+                                                                "activation_checkpoint.determinism_check",
+                                                                "activation_checkpoint.debug"};
 constexpr std::array<std::string_view, 6> kDataKeys = {"training.dataset",     "training.dataset_path",
                                                        "training.dataset_mix", "training.dataset_text_key",
                                                        "training.seq_len",     "debug.seed"};
 
 std::optional<Effect> effect_of(std::string_view key) {
   if (key.starts_with("chat.") && key != "chat.loss_weight") return Effect::kData;
-  if (std::ranges::any_of(kWithoutEffect, [&](std::string_view table) { return key.starts_with(table); }))
+  if (std::ranges::any_of(kTablesWithoutEffect, [&](std::string_view table) { return key.starts_with(table); }))
     return std::nullopt;
-  if (key == "model.from") return std::nullopt;  // what it decides is in other keys
+  if (std::ranges::count(kKeysWithoutEffect, key) > 0) return std::nullopt;
   if (key.starts_with("model.") || key == "lora.rank" || key == "lora.alpha" || key == "lora.targets")
     return Effect::kModel;
   return std::ranges::count(kDataKeys, key) > 0 ? Effect::kData : Effect::kTraining;

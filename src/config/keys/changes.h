@@ -9,8 +9,8 @@
 
 namespace titan::config {
 
-// Keys with their values as TOML writes them. Keys that do not change results are skipped: the
-// tables job, profiling, metrics, checkpoint, comm and validation.
+// Keys with their values as TOML writes them. Keys that do not change what is trained are skipped: the tables job,
+// profiling, metrics, checkpoint, comm, validation and evaluation, and the keys that only check what is computed.
 using FlatConfig = std::map<std::string, std::string>;
 FlatConfig flatten(const JobConfig& config);
 

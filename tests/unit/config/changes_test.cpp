@@ -41,6 +41,10 @@ TEST(Changes, LeaveOutWhatChangesNoNumber) {
   now.metrics.log_freq = 1;
   now.checkpoint.interval = 3;
   now.comm.init_timeout_seconds = 1;
+  now.debug.memory_check_freq = 1;
+  now.debug.checksum_freq = 1;
+  now.activation_checkpoint.debug = true;
+  now.activation_checkpoint.determinism_check = "none";
   EXPECT_THAT(changes(flatten(JobConfig{}), now), IsEmpty());
 }
 
