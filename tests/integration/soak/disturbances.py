@@ -31,8 +31,9 @@ class Start:
         self.damaged = None  # the checkpoint that was damaged before it
         self.job = None
 
-    def where(self, calls, path="*"):
-        return f"rank={self.rank} call={calls} path={self.soak.checkpoints}/{path}"
+    def where(self, calls, folder=None):
+        """Begins a rule of the rank's calls in a folder (null: the one of the checkpoints)."""
+        return f"rank={self.rank} call={calls} path={folder or self.soak.checkpoints}/*"
 
     def ends_with(self, *codes):
         self.codes, self.is_ended = set(codes), True
@@ -49,6 +50,17 @@ class Start:
         if pid is not None:
             kill(pid, number)
         return pid
+
+
+def newest_step(folder):
+    """Returns the step of the newest checkpoint in a folder; 0 if there is none."""
+    return max(steps_of(folder), default=0)
+
+
+def newest_state(soak):
+    """Returns the folder that a start loads: a copy in memory if it is of a later step than every checkpoint."""
+    base = max([soak.checkpoints, *soak.copies.iterdir()], key=newest_step)
+    return base / f"step-{newest_step(base)}"
 
 
 FAULTS = {}
@@ -88,14 +100,14 @@ def kill_launcher(start):
 @fault("kill_in_save")
 def kill_in_save(start):
     """A rank is killed before one of the calls of a save."""
-    start.rules = [start.where("write+fsync+rename+unlink+mkdir+open", "*") + f" n={start.draw.randrange(1, 40)} do=kill"]
+    start.rules = [start.where("write+fsync+rename+unlink+mkdir+open") + f" n={start.draw.randrange(1, 40)} do=kill"]
     start.ends_with(137)
 
 
 @fault("kill_in_load", has_checkpoints(1))
 def kill_in_load(start):
-    """A rank is killed while it reads the checkpoint."""
-    start.rules = [start.where("read+open_read", "step-*") + f" n={start.draw.randrange(1, 5)} do=kill"]
+    """A rank is killed while it reads the state."""
+    start.rules = [start.where("read+open_read", newest_state(start.soak)) + f" n={start.draw.randrange(1, 5)} do=kill"]
     start.ends_with(137)
 
 
@@ -183,17 +195,13 @@ for name, number in (("disk_full", 28), ("disk_error", 5), ("quota", 122), ("rea
 
 @fault("read_error_once", has_checkpoints(1))
 def read_error_once(start):
-    """One read of the checkpoint fails and succeeds when it is tried again."""
+    """One read of the state fails and succeeds when it is tried again."""
     number = start.draw.choice([5, 116])  # EIO, ESTALE
-    start.rules = [start.where("read", "step-*") + f" n={start.draw.randrange(1, 4)} times=1 do=errno:{number}"]
-
-
-def newest_folder(start):
-    return start.soak.checkpoints / f"step-{steps_of(start.soak.checkpoints)[-1]}"
+    start.rules = [start.where("read", newest_state(start.soak)) + f" n={start.draw.randrange(1, 4)} times=1 do=errno:{number}"]
 
 
 def victim_file(start):
-    start.damaged = newest_folder(start)
+    start.damaged = start.soak.checkpoints / f"step-{newest_step(start.soak.checkpoints)}"
     return start.draw.choice(sorted(path for path in start.damaged.iterdir() if path.stat().st_size))
 
 
@@ -225,9 +233,14 @@ def last_row(soak):
     return rows[-1]["step"] if rows else 0
 
 
-@fault("torn_row", lambda soak, mesh: last_row(soak) > (steps_of(soak.checkpoints) or [0])[-1])
+@fault("torn_row", lambda soak, mesh: last_row(soak) > newest_step(soak.checkpoints) > 0)
 def torn_row(start):
-    """The last row of metrics.jsonl, of a step after the newest checkpoint, is cut, as by a machine without power."""
+    """The last row of metrics.jsonl, of a step after the newest checkpoint, is cut, as by a machine without power.
+
+    The copies in that machine's memory are lost with it. A killed process loses no row of a step that it has copied: the
+    row is written first.
+    """
+    start.soak.lose_copies()
     data = start.soak.metrics.read_bytes()
     last = data.rstrip(b"\n").rpartition(b"\n")[2]
     start.soak.metrics.write_bytes(data[: len(data) - start.draw.randrange(1, len(last) + 1)])
@@ -236,7 +249,7 @@ def torn_row(start):
 @fault("left_over_save")
 def left_over_save(start):
     """A save that died has left its folder."""
-    folder = pathlib.Path(start.soak.checkpoints, f"step-{(steps_of(start.soak.checkpoints) or [0])[-1] + 1}.tmp")
+    folder = pathlib.Path(start.soak.checkpoints, f"step-{newest_step(start.soak.checkpoints) + 1}.tmp")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "__0_0.distcp").write_bytes(b"torn")
 
@@ -248,7 +261,7 @@ def left_over_save(start):
 def flip_in_memory(start):
     """A bit of a weight changes in the memory of rank 0, which has copies elsewhere: found before the next save."""
     pattern = start.soak.context.folder / "pattern"
-    pattern.write_bytes(read_state(newest_folder(start))[FLIPPED].numpy().tobytes()[:FLIPPED_BYTES])
+    pattern.write_bytes(read_state(newest_state(start.soak))[FLIPPED].numpy().tobytes()[:FLIPPED_BYTES])
     start.rules = [f"rank=0 call=open path=*/logs/rank_0.log do=flip:{pattern}"]
     start.variables = {"TITAN_HOST_ARENA": "0"}
     start.is_wrong = True

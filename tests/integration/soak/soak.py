@@ -50,6 +50,7 @@ def main():
     options = parser.parse_args()
     if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # under nohup; the runs must not ignore it
         signal.signal(signal.SIGHUP, lambda *_: None)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # after the runs' processes and copies are removed
     if options.list:
         print("meshes:", *MESHES)
         print("faults:", *FAULTS)

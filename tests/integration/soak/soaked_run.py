@@ -15,7 +15,7 @@ import time
 from cases_checkpoint_kill import ENDLESS
 from cases_failure import CRASH
 from checkpoint_tools import SAVE, check_intact, check_same_tensors, read_state, steps_of
-from disturbances import FAULTS, Start, possible
+from disturbances import FAULTS, Start, newest_state, possible
 from fixtures import write_job
 from harness import JOBS, Failure, check_identical, expect, is_alive, processes_marked, read_rows, rows_by_step, run, wait_until
 from harness import start as start_job
@@ -75,6 +75,11 @@ class SoakedRun:
     def __exit__(self, *_):
         shutil.rmtree(self.copies, ignore_errors=True)
 
+    def lose_copies(self):
+        """Removes the copies in memory, as a machine does that is started anew."""
+        for path in self.copies.iterdir():
+            shutil.rmtree(path)
+
     def words(self, config, mesh, interval, mode="disabled", limit_s=NO_LIMIT_S, copies=0, checks=0):
         save = ["--checkpoint.interval", interval, "--checkpoint.async_mode", mode]
         save += ["--checkpoint.memory_interval", copies, "--checkpoint.memory_folder", self.copies]
@@ -86,7 +91,8 @@ class SoakedRun:
         """Draws a mesh and a fault that can happen on it now."""
         mesh = self.mesh
         if mesh == "changing":
-            stays = self.meshes and self.draw.random() < 2 / 3
+            # Rows of one mesh without a state would be written over on another: the program refuses that.
+            stays = self.meshes and (not newest_state(self).exists() or self.draw.random() < 2 / 3)
             mesh = self.meshes[max(self.meshes)] if stays else self.draw.choice(sorted(MESHES))
         names = possible(self, MESHES[mesh])
         return mesh, self.draw.choices(names, [RARE.get(name, 1) for name in names])[0]
