@@ -70,8 +70,6 @@ def main():
         except harness.Failure as failure:
             print(f"FAILED {failure}\nkept: {folder}", flush=True)
             return 1
-        finally:
-            harness.end_all_jobs()
     return 0
 
 

@@ -17,7 +17,10 @@ from cases_failure import CRASH
 from checkpoint_tools import SAVE, check_intact, check_same_tensors, read_state, steps_of
 from disturbances import FAULTS, Start, newest_state, possible
 from fixtures import write_job
-from harness import JOBS, Failure, check_identical, expect, is_alive, processes_marked, read_rows, rows_by_step, run, wait_until
+from harness import (
+    JOBS, Failure, check_identical, end_all_jobs, expect, processes_marked, read_rows, rows_by_step, run,
+    wait_until,
+)  # fmt: skip
 from harness import start as start_job
 
 KEYS = ("loss", "max_loss", "grad_norm", "lr", "tokens_seen")
@@ -73,6 +76,7 @@ class SoakedRun:
         return self
 
     def __exit__(self, *_):
+        end_all_jobs()  # a rank that lives would write the next copy
         shutil.rmtree(self.copies, ignore_errors=True)
 
     def lose_copies(self):
