@@ -237,8 +237,9 @@ def last_row(soak):
 def torn_row(start):
     """The last row of metrics.jsonl, of a step after the newest checkpoint, is cut, as by a machine without power.
 
-    The copies in that machine's memory are lost with it. A killed process loses no row of a step that it has copied: the
-    row is written first.
+    The copies in that machine's memory are lost with it, so a checkpoint must be there: the mesh may be another one, and
+    a run may begin anew only on its own. A killed process loses no row of a step that it has copied: the row is written
+    first.
     """
     start.soak.lose_copies()
     data = start.soak.metrics.read_bytes()

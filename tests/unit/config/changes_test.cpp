@@ -43,6 +43,8 @@ TEST(Changes, LeaveOutWhatChangesNoNumber) {
   now.comm.init_timeout_seconds = 1;
   now.debug.memory_check_freq = 1;
   now.debug.checksum_freq = 1;
+  now.training.gc_freq = 7;
+  now.training.gc_debug = true;
   now.activation_checkpoint.debug = true;
   now.activation_checkpoint.determinism_check = "none";
   EXPECT_THAT(changes(flatten(JobConfig{}), now), IsEmpty());
