@@ -18,7 +18,7 @@ stops=${TITAN_FLAKE_STOPS:-programs}
 }
 case ${2:-} in
   "") chosen=(-L '^(dist|integration)$') ;;
-  quick | unit | dist | integration | long) chosen=(-L "^$2\$") ;;
+  quick | unit | dist | integration | wide | long) chosen=(-L "^$2\$") ;;
   *) chosen=(-R "$2") ;;
 esac
 

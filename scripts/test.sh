@@ -4,6 +4,7 @@
 #
 #   scripts/test.sh                     everything that is deterministic: the labels unit, dist and integration
 #   scripts/test.sh quick               a few minutes: most unit tests, and one path of each kind
+#   scripts/test.sh wide                the same kinds on more meshes, dtypes, sizes and signals: before a release
 #   scripts/test.sh long                tests that take hours or depend on chance: label long, fuzz, sanitize and flake
 #   scripts/test.sh unit dist           only the tests with these labels
 #   TITAN_SKIP_SETUP=1 scripts/test.sh  without scripts/setup.sh and scripts/build.sh: tests what is built

@@ -44,23 +44,28 @@ class Case:
     function: object
     parameters: dict
     timeout_s: float  # quiet machine; times TIME_SCALE
-    tier: str  # "integration", or "long": only in scripts/test.sh long
+    tier: str  # "integration", or the only words of scripts/test.sh that run it: "wide", "long"
     quick: bool  # also in scripts/test.sh quick
     processors: int  # how many of the machine's cores its processes keep busy; two cores' worth runs at once
 
 
-def case(timeout_s, tier="integration", quick=False, processors=2, **parameters):
+def case(timeout_s, tier="integration", quick=False, wide=(), processors=2, **parameters):
     """Registers a case. `timeout_s`: of the full case. Parameter lists make a case per combination: name_value_value.
 
     quick: True, or the list of those values of the first parameter that are in scripts/test.sh quick.
+    wide: the combinations ("value_value") of the tier "wide", whose kind the others already show.
     """
 
     def register(function):
+        unknown = set(wide)
         for values in itertools.product(*parameters.values()):
-            name = "_".join([function.__name__, *map(str, values)])
+            words = "_".join(map(str, values))
             is_quick = quick is True or (isinstance(quick, list) and values[0] in quick)
             arguments = dict(zip(parameters, values))
-            CASES[name] = Case(function, arguments, timeout_s, tier, is_quick, processors)
+            name = f"{function.__name__}_{words}" if words else function.__name__
+            CASES[name] = Case(function, arguments, timeout_s, "wide" if words in wide else tier, is_quick, processors)
+            unknown.discard(words)
+        expect(not unknown, f"{function.__name__} has no {sorted(unknown)}, which `wide` lists")
         return function
 
     return register

@@ -39,7 +39,7 @@ def check_rows(context, what):
     check_identical(found, expected, KEYS, what)
 
 
-@case(60, mode=["disabled", "async"])
+@case(60, mode=["disabled", "async"], wide=["disabled"])
 def full_disk_stops(context, mode):
     """on_save_error = "stop": the run ends with the reason, earlier saves are intact and resume with room."""
     config = write_job(context, "run", steps=STEPS)
@@ -73,7 +73,7 @@ def rows_are_on_disk_before_their_checkpoint(context, mode):
     expect(rows == STEPS and synced == STEPS, f"{synced} of {rows} rows were written through")
 
 
-@case(60, mode=["disabled", "async"])
+@case(60, mode=["disabled", "async"], wide=["disabled"])
 def full_disk_warns(context, mode):
     """on_save_error = "warn": training goes to its end, the failed save is reported once, the others are intact."""
     config = write_job(context, "run", steps=STEPS)
@@ -125,7 +125,7 @@ def names_in(folder):
     return sorted(os.listdir(folder))
 
 
-@case(90, mode=["disabled", "async"])
+@case(90, mode=["disabled", "async"], wide=["disabled"])
 def old_checkpoint_that_cannot_be_removed(context, mode):
     """Cleanup is not part of a save: one warning, later saves succeed, also after a restart, and later it is gone."""
     config = write_job(context, "run", steps=12)

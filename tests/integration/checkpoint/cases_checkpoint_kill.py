@@ -127,7 +127,7 @@ def check_points(context, mode, first, stride):
     print(f"       {len(points)} of {sum(map(len, save.calls.values()))} calls of a save", flush=True)
 
 
-@case(90, mode=["disabled", "async"])
+@case(90, mode=["disabled", "async"], wide=["disabled"])
 def rank_dies_while_saving(context, mode):
     """A rank is killed before one of the calls of a save: the other exits 3 and names it, the complete checkpoints are
     known and intact, and the next run resumes from the newest of them with the rows of an undisturbed run."""

@@ -78,7 +78,7 @@ def first_loss(context, name, words):
     return read_rows(context.dump(name) / "metrics.jsonl")[0]["loss"]
 
 
-@case(180, ranks=[1, 2])
+@case(180, ranks=[1, 2], wide=["1"])
 def lora_export(context, ranks):
     """The last save with last_save_in_hf, and a conversion, are adapters in PEFT's format; merged weights are W + alpha /
     r * B A, and have the loss of the run by transformers' formulas."""

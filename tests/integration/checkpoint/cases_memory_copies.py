@@ -99,7 +99,7 @@ def copy_after_a_crash(context):
     check_rows(context, "run", 2, "after the crash")
 
 
-@case(60, ranks=[1, 3])
+@case(60, ranks=[1, 3], wide=["1"])
 def copy_at_another_size(context, ranks):
     """The copy of two ranks resumes at another number of ranks: the same samples, and losses equal but for rounding."""
     with folder_in_memory() as memory:

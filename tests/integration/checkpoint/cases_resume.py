@@ -97,7 +97,7 @@ def resume_torchtitan_order_at_another_size(context):
     expect("saved at 1 data-parallel ranks, this run has 2; run at 1, or set checkpoint.exclude_from_loading" in text, text)
 
 
-@case(60, mode=["disabled", "async"])
+@case(60, mode=["disabled", "async"], wide=["disabled"])
 def interval_minutes(context, mode):
     """An interval that is over at every step saves after every step; one that never ends saves only after the last."""
 

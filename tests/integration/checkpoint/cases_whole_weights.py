@@ -55,7 +55,7 @@ def write_files(folder, model):
     return [folder / name for name in (*files, "cuda.pt", "our_names.safetensors")]
 
 
-@case(120, ranks=[1, 2, 4])
+@case(120, ranks=[1, 2, 4], wide=["1", "4"])
 def starts_from_one_file(context, ranks):
     """A run from a file has the rows and the weights of one from the same weights as DCP, to the last bit."""
     step = export(context, 2, DCP)[0]
@@ -77,7 +77,7 @@ def starts_from_one_file(context, ranks):
         expect(f"Loaded {len(weights)} tensors from {path}" in text, text)
 
 
-@case(90, ranks=[1, 2, 4])
+@case(90, ranks=[1, 2, 4], wide=["1", "4"])
 def last_save_is_one_file(context, ranks):
     """The last save is a file for torch.load(weights_only=True) with the bits of a DCP save, in every export_dtype."""
     import torch
@@ -210,7 +210,7 @@ def wrong_files_are_refused(context):
     run(context, 1, [*words, folder / "legacy.zip.pt"], name="converted")
 
 
-@case(90, processors=1)
+@case(90, tier="wide", processors=1)
 def killed_while_it_saves_one_file(context):
     """A rank that is killed at any call of the save leaves no half file; the next run has the bits of a straight one."""
     save = [*FILE, *SAVE[2:], "--checkpoint.interval", 1]

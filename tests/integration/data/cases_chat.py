@@ -106,7 +106,7 @@ def chat_template_snippets(context):
         expect(error.startswith("template:") and error.split(":")[2].isdigit(), f"{name}: no place in {error!r}")
 
 
-@case(60, processors=1)
+@case(60, tier="wide", processors=1)
 def chat_template_letters(context):
     """Upper and lower case, titles and repr() of every character are Python's. Leaves out characters that are newer
     than Unicode 3.2, whose properties depend on the version of Python."""
@@ -182,7 +182,7 @@ def chat_templates_that_attack(context):
     expect(len(rendered) <= 3, f"these are not refused: {rendered}")
 
 
-@case(120, processors=1, seed=[1, 2])
+@case(120, processors=1, seed=[1, 2], wide=["1"])
 def chat_templates_damaged(context, seed):
     """Damaged templates give errors or the text that jinja2 gives; they never crash the program."""
     templates = [*chat_templates.FAMILIES.values(), *chat_statements.TEMPLATES]

@@ -131,7 +131,7 @@ def chat_is_learned(context, ranks):
     expect(found == list(ANSWERS.values()), f"answers {found}")
 
 
-@case(120, ranks=[1, 2])
+@case(120, ranks=[1, 2], wide=["1"])
 def chat_is_learned_by_adapters(context, ranks):
     """Adapters teach a model that gives other answers; the merged export gives the new ones, the old model its own."""
     words = [*write_toy(context, 120), "--training.local_batch_size", str(4 // ranks)]

@@ -77,7 +77,7 @@ def add_config_tokens(package, config):
     return [package.token_to_id(token) if token else None for token in (bos, eos if eos != bos else None)]
 
 
-@case(120, kind=["llama3", "qwen", "gpt2", "gpt2_prefix", "o200k", "no_alphabet"])
+@case(120, kind=["llama3", "qwen", "gpt2", "gpt2_prefix", "o200k", "no_alphabet"], wide=["gpt2_prefix", "qwen"])
 def tokenizer_ids(context, kind):
     """Ids, marked ids and decoded text are those of the `tokenizers` package, with TorchTitan's rules applied."""
     import tokenizer_fixtures as fixtures

@@ -154,7 +154,7 @@ def six_commands(page):
     return re.search(r"--local-dir (\S+)", lines[0])[1], "\n".join(lines[1:]).replace("--nproc 8", "--nproc 2") + "\n"
 
 
-@case(120)
+@case(120, tier="wide")
 def fine_tuning_example(context):
     """Every command of the measured example, pasted in order, works, and prints the lines that the page shows; each run in a few
     steps. So do the six commands of README.md and the page, for the model that the example has made."""

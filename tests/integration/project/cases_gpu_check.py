@@ -103,7 +103,7 @@ MUST_FAIL = {
 MAY_FAIL = {"one rank: parameters, gradients and optimizer state on the host", "1B, own kernels: speed and memory"}
 
 
-@case(240)
+@case(240, tier="wide")
 def gpu_check_counts_and_reports(context):
     """Each check is one line, a skipped device case and impossible comparisons count as failed, and table and report agree."""
     tree = make_folder(context)

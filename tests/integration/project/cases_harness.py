@@ -138,7 +138,7 @@ def harness_once(context):
     expect(left == ["small-2", "small-wide-1"], f"left are {left}")
 
 
-@case(60)
+@case(60, tier="wide")
 def harness_reference_crashes(context):
     """A crash of PyTorch is reported and retried; a second one fails, as does a rank that raises or is killed."""
     script = context.folder / "bad_reference.py"

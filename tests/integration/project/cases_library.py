@@ -127,7 +127,7 @@ def check_other_torch(context, tree):
     refused("no-torch", "/nonexistent", "/nonexistent is not the absolute path of a torch package")
 
 
-@case(300)
+@case(300, tier="wide")
 def library(context):
     """find_package(Titan) of an installed folder: the example builds, trains, resumes at other numbers of ranks; PyTorch reads what it saves."""
     with tempfile.TemporaryDirectory() as place:

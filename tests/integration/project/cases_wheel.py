@@ -83,7 +83,7 @@ def check_decoy(context, program):
         expect(preloaded.text() == plain.text() and plain.text(), f"a library that is loaded first changes the tokens of {tokenizer}")
 
 
-@case(240)
+@case(240, tier="wide")
 def wheel(context):
     """The wheel: the same bytes each time, accepted by auditwheel, installed by pip, used as a newcomer would, and uninstalled without a trace."""
     build = context.program.parent

@@ -30,7 +30,7 @@ SCHEDULES = {
 
 for ranks, schedules in SCHEDULES.items():
     for name, (words, _, _) in schedules.items():
-        ask(ranks, f"schedule {name}", SIZES + words, STEPS, trace=True)
+        ask(ranks, f"schedule {name}", SIZES + words, STEPS, tier="integration" if ranks == 2 else "wide", trace=True)
 
 
 def run_program(context, ranks, config, name, words):
@@ -66,7 +66,7 @@ def check_order(name, found, expected, kinds):
     expect(len(mine) == len(theirs), f"{name}: {len(mine)} of {' and '.join(kinds)}, expected {len(theirs)}")
 
 
-@case(180, ranks=[2, 4])
+@case(180, ranks=[2, 4], wide=["4"])
 def collective_order(context, ranks):
     """Every step starts FSDP2's collectives, no more and no fewer, in FSDP2's order.
 

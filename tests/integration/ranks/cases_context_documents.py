@@ -127,9 +127,9 @@ def check_alike(found, expected, start, bounds, what):
     expect(all(distance[key] <= bound for key, bound in bounds.items()), f"{what}: beyond a bound: {cells}")
 
 
-@case(120, mesh=["2", "2_tensor"], data=["documents"])
-@case(120, mesh=["4"], data=["chats"])
-@case(120, mesh=["2_sharded"], data=["chats_alike"])
+@case(120, mesh=["2", "2_tensor"], data=["documents"], wide=["2_tensor_documents"])
+@case(120, tier="wide", mesh=["4"], data=["chats"])
+@case(120, tier="wide", mesh=["2_sharded"], data=["chats_alike"])
 @case(120, tier="long", mesh=["2", "2_tensor"], data=["chats", "chats_alike"])
 @case(120, tier="long", mesh=["4"], data=["documents", "chats_alike"])
 @case(120, tier="long", mesh=["2_sharded"], data=["documents", "chats"])
@@ -154,7 +154,7 @@ AT_ONCE = ["--training.local_batch_size", 4, "--training.global_batch_size", 4]
 IN_PARTS = ["--training.local_batch_size", 1, "--training.global_batch_size", 4]
 
 
-@case(120, mesh=["4"], data=["documents"])
+@case(120, tier="wide", mesh=["4"], data=["documents"])
 @case(120, tier="long", mesh=["2"], data=["documents"])
 @case(120, tier="long", mesh=["2", "4"], data=["chats"])
 def context_documents_bf16(context, mesh, data):

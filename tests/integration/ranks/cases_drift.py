@@ -26,7 +26,7 @@ def named(key):
     return f"{moment[2]} of {moment[1]}" if moment else key
 
 
-@case(90, mesh=list(MESHES))
+@case(90, mesh=list(MESHES), wide=["replicated"])
 def changed_bit_in_memory(context, mesh):
     """It is found before the next save; the tensor and the ranks are named. The last checkpoint is from before, and a
     start from it ends with the rows of a run that was never disturbed."""
@@ -99,7 +99,7 @@ def expect_rows_of_straight(context, what):
     check_identical(*rows, EQUAL, what)
 
 
-@case(90, of=list(SHARDED))
+@case(90, of=list(SHARDED), wide=["moment"])
 def changed_bit_in_a_shard(context, of):
     """debug.memory_check_freq: no other rank has a copy. The tensor is named, the step is not saved, and the run goes
     back in the same process and ends with the rows of a run that was never disturbed."""

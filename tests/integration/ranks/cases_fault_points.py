@@ -29,7 +29,7 @@ COLLECTIVES = {
 }
 
 
-@case(90, fault=list(COLLECTIVES))
+@case(90, fault=list(COLLECTIVES), wide=["order_sockets", "shape_sockets"])
 def fault_at_a_collective(context, fault):
     """A fault at a collective of one rank ends both within the run, with the code and the reason that it has, and leaves
     the checkpoint before it whole."""

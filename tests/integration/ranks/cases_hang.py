@@ -75,7 +75,7 @@ def stop_beside_a_hang(context):
         check_reason(job.errors(), rf"(?m)^titan-train: rank {rank}: SIGTERM asked to stop, but step \d+ did not end, .*: this stop saved nothing$")
 
 
-@case(120, transport=["memory", "sockets"])
+@case(120, transport=["memory", "sockets"], wide=["sockets"])
 def hang_in_a_save(context, transport):
     """The same for a rank that hangs in a save, with ranks that share memory and with Gloo's sockets."""
     gate = Gate(context, "save")
@@ -101,7 +101,7 @@ def hang_without_files(context):
     expect(not (context.dump("bare") / "comm_traces").exists(), "a file was written")
 
 
-@case(120, victim=[0, 1])
+@case(120, victim=[0, 1], wide=["1"])
 def hang_of_a_stopped_process(context, victim):
     """A rank stopped by SIGSTOP is named, with what the others do and their files, which say what they were in."""
     name = f"stopped{victim}"

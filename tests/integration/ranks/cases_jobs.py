@@ -16,7 +16,7 @@ EQUAL_KEYS = ("loss", "max_loss", "grad_norm", "lr", "tokens_seen")
 FULL_CHECKPOINTS = ["--checkpoint.enable", "--checkpoint.no-last_save_model_only"]
 
 
-@case(60, ranks=[1, 2, 4])
+@case(60, ranks=[1, 2, 4], wide=["4"])
 def resume(context, ranks):
     """40 steps in one run, and 20 steps, a new process, 20 more, give the same numbers to the last digit."""
     straight = write_job(context, "straight", steps=40)
@@ -75,7 +75,7 @@ class Stopped:
         check_identical(rows_by_step(self.metrics, exact=True), straight, EQUAL_KEYS, "resumed")
 
 
-@case(60, processors=1, number=["SIGTERM", "SIGINT", "SIGUSR1", "SIGHUP", "SIGXCPU"], quick=["SIGTERM"])
+@case(60, processors=1, number=["SIGTERM", "SIGINT", "SIGUSR1", "SIGHUP", "SIGXCPU"], quick=["SIGTERM"], wide=["SIGINT", "SIGHUP", "SIGXCPU"])
 def resume_after(context, number):
     """A signal is answered at once; the job saves at the next step boundary and exits 75; the resumed job ends like an
     undisturbed one."""
@@ -94,7 +94,7 @@ def is_pending(pid, number):
     return int(re.search(r"^ShdPnd:\s*(\w+)$", text, re.MULTILINE)[1], 16) >> (number - 1) & 1
 
 
-@case(60, launcher=["nproc", "mpirun"])
+@case(60, launcher=["nproc", "mpirun"], wide=["nproc"])
 def resume_after_sigterm_under(context, launcher):
     """SIGTERM to --nproc's launcher, or to mpirun's ranks (mpirun passes on their own exit code), does the same."""
     stopped = Stopped(context, 2, launcher)
@@ -129,7 +129,7 @@ def closed_terminal(context):
     stopped.check(7, [7])
 
 
-@case(60, mode=["disabled", "async"])
+@case(60, mode=["disabled", "async"], wide=["disabled"])
 def sigterm_during_a_save(context, mode):
     """SIGTERM during the save of step 6: that save is completed, and another one is made at the end."""
     save = ["--checkpoint.interval", 1, "--checkpoint.keep_latest_k", 2, "--checkpoint.async_mode", mode]

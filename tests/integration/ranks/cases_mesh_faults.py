@@ -53,7 +53,7 @@ def check_goes_on(context, name, mesh):
 # In the step itself the others wait for the killed rank in messages of the pipeline or of the ring, or in collectives.
 @case(90, tier="long", mesh=["pipeline"], victim=[0, 1, 2])
 @case(90, tier="long", mesh=["context"], victim=[0])
-@case(90, mesh=["context"], victim=[1])
+@case(90, tier="wide", mesh=["context"], victim=[1])
 @case(90, mesh=["pipeline"], victim=[3])
 def killed_rank_of_a_mesh(context, mesh, victim):
     """The others end with code 3 and name the killed rank; the next start goes on as if nothing had happened."""
@@ -77,7 +77,7 @@ def killed_in_a_save_of_a_mesh(context, mesh):
     check_goes_on(context, "run", mesh)
 
 
-@case(90, mesh=list(MESHES))
+@case(90, mesh=list(MESHES), wide=["context"])
 def sigterm_on_a_mesh(context, mesh):
     """SIGTERM lets all ranks save the same step and exit 75; the next start goes on from it as if nothing had happened."""
     gate = Gate(context, "stop")

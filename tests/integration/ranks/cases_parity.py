@@ -126,12 +126,12 @@ def parity_schedule(context, decay):
 
 
 MASK = "--model.args.attn_mask_type"
-for ranks in (1, 2):
+for ranks, tier in ((1, "wide"), (2, "integration")):
     # Short documents, so that most rows hold the ends of several.
-    ask(ranks, "block causal", [*FP32, "--training.dataset_path", "{fixtures}/short.jsonl", MASK, "block_causal"], STEPS)
+    ask(ranks, "block causal", [*FP32, "--training.dataset_path", "{fixtures}/short.jsonl", MASK, "block_causal"], STEPS, tier=tier)
 
 
-@case(120, ranks=[1, 2])
+@case(120, ranks=[1, 2], wide=["1"])
 def parity_block_causal(context, ranks):
     """Attention within documents, with and without recomputation, is what FSDP2 computes with the mask."""
     reference = answer(context, ranks, "block causal")

@@ -172,7 +172,7 @@ def check_rows(context, rows, kernels):
 
 @case(300, tier="long", ranks=[4], kernels=["aten"])
 @case(300, ranks=[4], kernels=["own"])
-@case(300, ranks=[2], kernels=list(KERNELS))
+@case(300, ranks=[2], kernels=list(KERNELS), wide=["2_aten"])
 def parity_context(context, ranks, kernels):
     """Losses, gradient norms and updated weights under context parallelism are PyTorch's: of its ring on the same mesh,
     and of whole rows."""

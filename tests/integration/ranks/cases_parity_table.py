@@ -290,7 +290,7 @@ def check_rows(context, ranks, kernels, tier):
 
 @case(300, tier="long", ranks=[3, 4], kernels=["aten"])
 @case(300, ranks=[3, 4], kernels=["own"])
-@case(300, ranks=[1, 2], kernels=list(KERNELS))
+@case(300, ranks=[1, 2], kernels=list(KERNELS), wide=["1_aten", "2_aten"])
 def parity_table(context, ranks, kernels):
     """Losses, gradient norms and updated weights of the table's rows are PyTorch's."""
     check_covering()

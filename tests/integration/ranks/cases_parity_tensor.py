@@ -86,7 +86,7 @@ def bf16_bounds(context, ranks, kernels):
     }
 
 
-@case(300, kernels=list(KERNELS))
+@case(300, kernels=list(KERNELS), wide=["aten"])
 def parity_tensor(context, kernels):
     """Losses, gradient norms and updated weights under tensor parallelism are PyTorch's."""
     check_rows(context, 2, kernels)

@@ -49,7 +49,7 @@ def compare(context, ranks, words, lists, what, template=SMALL_MODEL):
         check_close(found, rows, ["grad_norm"], NORM_TOLERANCE, f"{what}, {name}")
 
 
-@case(120, ranks=[2, 4], quick=[2])
+@case(120, ranks=[2, 4], quick=[2], wide=["4"])
 def stages_by_name(context, ranks):
     """Stages that module_fqns_per_model_part names train as those of an even division, to the last bit of the loss: also
     a stage without a layer, and norm and output projection in two stages."""

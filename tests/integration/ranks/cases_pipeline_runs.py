@@ -61,7 +61,7 @@ def train(context, ranks, words, name):
 
 
 @case(120, tier="long", what=["offloaded", "gathered_in_parts"])
-@case(120, what=["documents", "split_documents", "chats", "gathered_again"])
+@case(120, what=["documents", "split_documents", "chats", "gathered_again"], wide=["split_documents", "chats", "gathered_again"])
 def pipeline_same(context, what):
     """In fp32, losses, gradient norms, updated weights, validation losses and all counts are those without a pipeline."""
     each = RUNS[what]
@@ -101,7 +101,7 @@ def pipeline_validates_few_rows(context):
         check_close(rows[name], rows["whole"], ["loss"], FP32_BOUNDS["validation"], name)
 
 
-@case(90)
+@case(90, tier="wide")
 def pipeline_drops_the_same(context):
     """With adapters and dropout, a recomputed forward drops what the first one did, in every microbatch; ranks with other
     layers drop other elements; and a resumed run goes on with the same numbers."""

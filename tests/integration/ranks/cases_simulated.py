@@ -149,7 +149,7 @@ def check_documents(of_ranks):
 @case(240, tier="long", ranks=[4], which=["every"])
 @case(240, ranks=[4], which=["of_four"])
 @case(240, tier="long", ranks=[1], which=["every"])
-@case(240, ranks=[2], which=["every"])
+@case(240, tier="wide", ranks=[2], which=["every"])
 @case(240, ranks=[2], which=["pipelines"])
 def simulated_device_finds_nothing(context, ranks, which):
     """In each training mode: no race, no memory reused too early, no wait of the host within a step."""

@@ -30,7 +30,7 @@ def compare(context, ranks, modes, wraps, template=SMALL_MODEL, env=None):
             check_identical(wrapped, plain, KEYS, f"{mode}, {name}, {ranks} ranks")
 
 
-@case(120, ranks=[1, 2], quick=[2])
+@case(120, ranks=[1, 2], quick=[2], wide=["1"])
 @case(120, tier="long", ranks=[4])
 def wrap_changes_no_number(context, ranks):
     """Losses and gradient norms of any grouping are those of groups by block, to the last bit, in float32 and with
@@ -38,13 +38,13 @@ def wrap_changes_no_number(context, ranks):
     compare(context, ranks, {"fp32": FP32, "bf16": BF16}, WRAPS)
 
 
-@case(120)
+@case(120, tier="wide")
 def wrap_over_sockets(context):
     """The same without shared memory, where Gloo's own collectives sum."""
     compare(context, 4, {"fp32": FP32, "bf16": BF16}, ["every module", "nested"], env={"TITAN_SHARED_MEMORY": "0"})
 
 
-@case(240)
+@case(240, tier="wide")
 def wrap_in_every_mode(context):
     """Recomputed blocks, resharding rules, replicas, tensor parallelism and accumulation work with other groups."""
     selective = ["--activation_checkpoint.mode", "selective", "--activation_checkpoint.selective_ac_option"]
@@ -107,7 +107,7 @@ def dry_run_shows_groups(context):
 SIZES = (1, 64, 100, 4096, 5000, 20_000, 36_864, 45_000, 100_000, 131_072, 140_000, 10**9)  # some are sizes of modules
 
 
-@case(90, processors=1)
+@case(90, tier="wide", processors=1)
 def wrap_by_size_is_torchs(context):
     """size:N makes the groups of size_based_auto_wrap_policy, for the smallest to the largest N."""
     import functools

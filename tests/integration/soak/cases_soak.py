@@ -11,7 +11,7 @@ def soak(context, seed, mesh, starts):
 
 
 # The schedule is fixed, and of starts, not of seconds: no verdict depends on the clock.
-@case(120, mesh=["sharded", "changing"])
+@case(120, mesh=["sharded", "changing"], wide=["sharded"])
 def soak_for_half_a_minute(context, mesh):
     soak(context, 1, mesh, starts=14)
 

@@ -125,7 +125,7 @@ def eval_is_the_same_at_any_ranks(context):
         expect(path.read_bytes() == files[0].read_bytes(), f"{path.name} differs from {files[0].name}")
 
 
-@case(90, mesh=["1", "2", "tp2", "gathered", "pp2"], quick=["2"])
+@case(90, mesh=["1", "2", "tp2", "gathered", "pp2"], quick=["2"], wide=["1", "gathered"])
 def evaluation_in_the_loop(context, mesh):
     """A run's scores are lm-evaluation-harness's on one rank, with fully_shard, with tensor parallelism and with a
     pipeline, and `eval` says the same of the run, of a step and of an export."""
@@ -171,7 +171,7 @@ def evaluation_with_examples(context):
     check_scores(scores_in(row)["mmlu"], {name: found[name] for name in ("items", "acc", "acc_norm")}, "a run")
 
 
-@case(90, ranks=[1, 2])
+@case(90, ranks=[1, 2], wide=["1"])
 def evaluation_changes_nothing(context, ranks):
     """Losses and checksums of weights and gradients are the same to the last bit with tasks and without."""
     folder = model(context)

@@ -43,7 +43,7 @@ def same_up_to_ties(model, row, other, what):
     expect(apart <= NEAR, f"{what}: token {differing[0]} differs, and one is likelier by {apart}")
 
 
-@case(90, split=list(SPLITS))
+@case(90, split=list(SPLITS), wide=["sharded", "tensor"])
 def generate_over_ranks(context, split):
     """Ranks that split a model write what one rank writes, from a run and from Hugging Face weights."""
     config, dump = trained(context)

@@ -93,7 +93,7 @@ def nan_is_located(context):
     expect(not list((context.dump("run") / "checkpoint").glob("step-*")), "a checkpoint was saved")
 
 
-@case(90, ranks=[1, 2])
+@case(90, ranks=[1, 2], wide=["1"])
 def nan_is_skipped(context, ranks):
     """on_nan = "skip": the steps that the mark spoils change nothing, training continues, and every step is saved."""
     words = marked_job(context, "run", ranks, 40, "--training.on_nan", "skip", "--checkpoint.interval", 1)
@@ -138,7 +138,7 @@ def nan_skips_end(context):
     expect('training.on_nan = "skip" left out 10 steps in a row' in text, text)
 
 
-@case(120, mode=["disabled", "async"], order=["torchtitan", "elastic"])
+@case(120, mode=["disabled", "async"], order=["torchtitan", "elastic"], wide=["disabled_torchtitan", "async_elastic"])
 def nan_rolls_back(context, mode, order):
     """on_nan = "rollback": goes back to the newest checkpoint and continues with the data after the bad step; each step
     has one row, and a resume after it trains the same."""
@@ -230,7 +230,7 @@ def spiky_job(context, name, steps, *more):
     return [*words, "--lr_scheduler.total_steps", 300, "--training.spike_window", 16, *SAVE, *more]
 
 
-@case(120, policy=["warn", "skip"])
+@case(120, policy=["warn", "skip"], wide=["warn"])
 def spike(context, policy):
     """A batch of noise among calm ones is found, by loss or norm, and nothing else is; a run that was resumed within
     the window decides the same."""

@@ -23,7 +23,7 @@ def preload(context, name):
     return {"LD_PRELOAD": str(file_of_build(context, f"lib{name}.so"))}
 
 
-@case(180, dtype=["float32", "bfloat16", "float16"], quick=["bfloat16"])
+@case(180, dtype=["float32", "bfloat16", "float16"], quick=["bfloat16"], wide=["float32", "float16"])
 def no_reference_products(context, dtype):
     """No matmul of a training step, a validation or a generated token goes through ATen's reference loops, in any
     dtype, on any instruction set, alone or under tensor parallelism."""

@@ -20,7 +20,7 @@ KEYS = ("loss", "grad_norm")
 for ranks in (1, 2):
     ask(ranks, "lora", [*FP32, *LORA], STEPS, weights=True, state=True)
     tier = "long" if ranks == 1 else "integration"
-    ask(ranks, "lora with dropout", [*FP32, *DROPOUT], STEPS, tier=tier, weights=True, state=True)
+    ask(ranks, "lora with dropout", [*FP32, *DROPOUT], STEPS, tier="long" if ranks == 1 else "wide", weights=True, state=True)
     ask(ranks, "lora on bfloat16", [*FP32, *ROUNDED], STEPS, tier=tier, weights=True, state=True)
 
 
@@ -59,7 +59,7 @@ def check_resume(context, ranks, seed, words, found):
     check_same_tensors(again, found, f"resumed at {ranks} ranks")
 
 
-@case(240, ranks=[1, 2])
+@case(240, ranks=[1, 2], wide=["1"])
 def lora(context, ranks):
     """Twenty steps with adapters are those of the same model in PyTorch, to the bit; nothing else changes or has
     moments; a run that stops half way and resumes ends in the same state."""
@@ -71,7 +71,7 @@ def lora(context, ranks):
 
 
 @case(240, tier="long", ranks=[1])
-@case(240, ranks=[2])
+@case(240, tier="wide", ranks=[2])
 def lora_with_dropout(context, ranks):
     """Dropout before the adapters draws what torch.nn.Dropout draws from the same seed, also over a resume."""
     found, _ = check_as_torch(context, ranks, "lora with dropout", DROPOUT)
@@ -130,7 +130,7 @@ def check_as_reference(context, name, ranks, reference, words=()):
     check_only_adapters_trained(state, read_state(reference.seed), name)
 
 
-@case(240, mesh=list(MESHES))
+@case(240, mesh=list(MESHES), wide=["tp", "tp_logits"])
 def lora_tensor_parallel(context, mesh):
     """Adapters split by tensor parallelism have the numbers of PyTorch's without it."""
     ranks, of_ranks, words = MESHES[mesh]
@@ -138,7 +138,7 @@ def lora_tensor_parallel(context, mesh):
     check_as_reference(context, "split", ranks, answer(context, of_ranks, "lora"), words)
 
 
-@case(120, mode=list(RECOMPUTE))
+@case(120, mode=list(RECOMPUTE), wide=["by_op"])
 def lora_recompute(context, mode):
     """Recomputed blocks have the same numbers, also the first one, whose input has no gradient."""
     words = ["--activation_checkpoint.mode", *RECOMPUTE[mode]]

@@ -9,15 +9,15 @@ ATEN = KERNELS["aten"][0]  # with PyTorch's kernels every value is FSDP2's to th
 HALF = ["--optimizer.state_dtype", "bfloat16"]
 MOMENTS = (".exp_avg", ".exp_avg_sq")
 
-for ranks in (1, 2):
-    ask(ranks, "moments in bfloat16", [*FP32, *HALF], STEPS, weights=True, state=True)
+for ranks, tier in ((1, "wide"), (2, "integration")):
+    ask(ranks, "moments in bfloat16", [*FP32, *HALF], STEPS, tier=tier, weights=True, state=True)
 # Every kind, a pattern, a matrix with both, and two patterns for one parameter. The factors are powers of two, so that
 # rate * factor * schedule is the same number in any order.
 GROUPS = ["--optimizer.no_decay", "norm,bias,embedding,layers.*.attention.wo.*"]
 GROUPS += ["--optimizer.lr_factors", "tok_embeddings.*=0.25,layers.1.*=0.5,layers.*.feed_forward.w2.weight=2"]
 
-for ranks in (1, 2):
-    ask(ranks, "parameter groups", [*FP32, *GROUPS], STEPS, weights=True, state=True)
+for ranks, tier in ((1, "wide"), (2, "integration")):
+    ask(ranks, "parameter groups", [*FP32, *GROUPS], STEPS, tier=tier, weights=True, state=True)
 
 
 def run_to(context, name, ranks, steps, words):
@@ -45,7 +45,7 @@ def check_as_torch(context, ranks, row, words):
     return found, read_state(reference.state)
 
 
-@case(240, ranks=[1, 2])
+@case(240, ranks=[1, 2], wide=["1"])
 def moments_in_bfloat16(context, ranks):
     """Twenty steps with moments in bfloat16 are those of torch.optim.AdamW that rounds them after each, to the bit."""
     import torch
@@ -62,7 +62,7 @@ def moments_in_bfloat16(context, ranks):
     check_same_tensors(again, found, f"resumed at {ranks} ranks")
 
 
-@case(120)
+@case(120, tier="wide")
 def moments_change_dtype(context):
     """A resume with another optimizer.state_dtype converts the moments, rounded to the nearest, and says so."""
     import torch
@@ -139,7 +139,7 @@ def check_torch_reads(folder, state):
     expect(group["weight_decay"] == state[f"{prefix}{first}.weight_decay"], f"PyTorch reads {group['weight_decay']}")
 
 
-@case(240, ranks=[1, 2])
+@case(240, ranks=[1, 2], wide=["1"])
 def parameter_groups(context, ranks):
     """Twenty steps with rates by name are those of torch.optim.AdamW with parameter groups, to the bit."""
     found, theirs = check_as_torch(context, ranks, "parameter groups", GROUPS)

@@ -99,7 +99,7 @@ def check_steps(trace, steps, ranks):
     expect(wanted <= kinds, f"collectives {sorted(kinds)}, expected {sorted(wanted)}")
 
 
-@case(120, quick=[2], ranks=[1, 2])
+@case(120, quick=[2], ranks=[1, 2], wide=["1"])
 def profiles(context, ranks):
     """Traces are where TorchTitan puts them, hold the steps of the schedule, and change no number of the training."""
     words = ["--checkpoint.enable", "--checkpoint.interval", 4, "--checkpoint.no-last_save_model_only", "--activation_checkpoint.mode", "full"]

@@ -55,7 +55,7 @@ def train(context, ranks, launcher):
     expect((context.dump("train") / "config.toml").exists(), "the resolved config.toml was not written")
 
 
-@case(60, ranks=[1, 2, 4])
+@case(60, ranks=[1, 2, 4], wide=["1", "4"])
 def train_torchrun(context, ranks):
     """N ranks under torchrun train: the loss falls, and rows and console lines keep their contracts."""
     train(context, ranks, "torchrun")

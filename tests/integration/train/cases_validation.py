@@ -100,7 +100,7 @@ def check_loss(row, expected):
     expect(distance < TOLERANCE, f"step {row['step']}: loss {row['loss']!r}, expected {expected!r}: {distance:.1e}")
 
 
-@case(120, ranks=[1, 2, 3])
+@case(120, ranks=[1, 2, 3], wide=["1", "2"])
 def validation_exact(context, ranks):
     """The loss is the mean over every window of the set, once each, with the weights after the step; some ranks get
     none."""
@@ -149,7 +149,7 @@ def validation_steps(context):
         check_loss(row, mean_loss(model, used))
 
 
-@case(120, steps=[-1, 2])
+@case(120, steps=[-1, 2], wide=["-1"])
 def validation_after_a_kill(context, steps):
     """Losses depend on the step alone: a run killed between a checkpoint and its pass has an undisturbed run's rows."""
     path = write_held_out(context)
@@ -186,7 +186,7 @@ def validation_of_the_last_step_is_caught_up(context):
     expect("nothing to do" in run(context, 2, words, name="third").text(), "a third start found something to do")
 
 
-@case(120, steps=[-1, 2])
+@case(120, steps=[-1, 2], wide=["-1"])
 def validation_changes_nothing(context, steps):
     """Every digit of the training is the same with and without validation, and every byte of its checkpoints except the
     held-out set's record."""

@@ -94,7 +94,7 @@ class TestSh(Base):
         self.check(self.toy.run("test.sh", "unit"), 1, "1 passed, 3 failed")
 
     def test_by_default_runs_unit_dist_and_integration(self):
-        for label in ("unit", "dist", "integration", "unit;quick", "long", "other"):
+        for label in ("unit", "dist", "integration", "unit;quick", "wide", "long", "other"):
             self.toy.add("toy." + label.replace(";", "_"), PASSES, label)
         self.check(self.toy.run("test.sh"), 0, "4 passed, 0 failed")
         self.check(self.toy.run("test.sh", "quick"), 0, "1 passed, 0 failed")
