@@ -14,6 +14,7 @@
 #include "apps/flags/runs/plot_flags.h"
 #include "apps/flags/runs/report_flags.h"
 #include "apps/flags/schedule_flags.h"
+#include "apps/flags/supervise_flags.h"
 #include "apps/flags/sweep_flags.h"
 #include "apps/flags/tokenize_flags.h"
 #include "apps/flags/tokenizer_flags.h"
@@ -86,6 +87,7 @@ std::vector<config::Command> commands() {
       {"generate", "print what a trained model writes after a prompt", {}, flags_of<GenerateFlags>},
       {"eval", "score a trained model on tasks: multiple choice, perplexity", {}, flags_of<EvalFlags>},
       {"schedule", "draw a schedule of pipeline parallelism: order, waits, memory", {}, flags_of<ScheduleFlags>},
+      {"supervise", "start mpirun or srun again after a failure of the run", {}, flags_of<SuperviseFlags>},
   };
 }
 

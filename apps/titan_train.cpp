@@ -12,6 +12,7 @@
 
 #include "apps/command_table.h"
 #include "apps/commands/init_command.h"
+#include "apps/commands/supervise_command.h"
 #include "apps/commands/sweep_command.h"
 #include "apps/common/print_result.h"
 #include "apps/engine.h"
@@ -129,6 +130,7 @@ int run_command(const Arguments& args) {
   if (args[0] == "plot") return run_plot_command(rest);
   if (args[0] == "compare") return run_compare_command(rest);
   if (args[0] == "schedule") return run_schedule_command(rest);
+  if (args[0] == "supervise") return run_supervise_command(rest);
   if (args[0] != "sweep") return run_engine(args);
   install_signal_handlers();
   return run_sweep_command(rest);

@@ -97,7 +97,7 @@ std::string append_event(const fs::path& folder, const RestartEvent& event) {
   if (event.event == "restart") {
     row["resumed_step"] = event.resumed_step;
     row["lost_steps"] = std::max<std::int64_t>(0, event.reached - event.resumed_step);
-    row["ranks"] = event.ranks;
+    if (event.ranks > 0) row["ranks"] = event.ranks;
     row["down_seconds"] = event.down_seconds;
     row["wait_seconds"] = event.wait_seconds;
     row["first_start_unix_time"] = event.first_start;

@@ -29,7 +29,7 @@ struct RestartEvent {
   std::string reason = {};
   std::int64_t reached = 0;       // step that the last start came to
   std::int64_t resumed_step = 0;  // step that the next start goes on from
-  std::int64_t ranks = 0;         // of the next start
+  std::int64_t ranks = 0;         // of the next start; 0: not known, and left out
   double down_seconds = 0;        // since the failure, with the wait
   double wait_seconds = 0;        // of it, the wait
   double first_start = 0;         // unix time of the first start of this launcher

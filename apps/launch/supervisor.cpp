@@ -94,7 +94,7 @@ class Supervisor {
 
   void announce(std::chrono::seconds wait) const {
     const std::int64_t saved = last().saved_after;
-    const std::string with = " with " + counted(ranks_, "rank");
+    const std::string with = ranks_ > 0 ? " with " + counted(ranks_, "rank") : "";
     std::string plan = "beginning anew" + with;
     if (saved > 0) plan = "resuming from step " + std::to_string(saved) + with;
     if (run_.has_memory_copies) {
@@ -172,24 +172,20 @@ std::string why_not_valid(const config::CommandLine& command_line, std::int64_t 
   return {};
 }
 
-// Returns `args` for the ranks of a restart. They go on from the newest checkpoint, which --overwrite refuses to do;
-// where there is none, the rows of the earlier starts must be written over.
-std::vector<std::string> arguments_of_restart(const std::vector<std::string>& args, bool may_overwrite) {
-  std::vector<std::string> out = arguments_of_ranks(args);
-  std::erase(out, "--overwrite");
-  if (may_overwrite) out.emplace_back("--overwrite");
-  return out;
-}
-
 }  // namespace
 
-void check_restarts(const config::CommandLine& command_line, const config::JobConfig& config) {
+std::vector<std::string> arguments_of_restart(std::vector<std::string> args, bool may_overwrite) {
+  std::erase(args, "--overwrite");
+  if (may_overwrite) args.emplace_back("--overwrite");
+  return args;
+}
+
+void check_saves(std::int64_t max_restarts, const config::JobConfig& config) {
   const auto fail = [&](const std::string& why, std::vector<std::string> keys) {
-    throw ConfigError("--max-restarts " + std::to_string(*command_line.max_restarts) +
-                          " starts a run again from its newest checkpoint, " + why,
-                      std::move(keys));
+    throw ConfigError(
+        "--max-restarts " + std::to_string(max_restarts) + " starts a run again from its newest checkpoint, " + why,
+        std::move(keys));
   };
-  if (command_line.max_restarts.value_or(0) == 0) return;
   const config::Checkpoint& checkpoint = config.checkpoint;
   if (!checkpoint.enable)
     fail("but checkpoint.enable is false: set it to true, or leave --max-restarts out", {"checkpoint.enable"});
@@ -205,6 +201,11 @@ void check_restarts(const config::CommandLine& command_line, const config::JobCo
         "but checkpoint.exclude_from_loading leaves parts of it out: leave that out once the run has saved a step, or "
         "leave --max-restarts out",
         {"checkpoint.exclude_from_loading"});
+}
+
+void check_restarts(const config::CommandLine& command_line, const config::JobConfig& config) {
+  if (command_line.max_restarts.value_or(0) == 0) return;
+  check_saves(*command_line.max_restarts, config);
   const std::int64_t ranks = *command_line.nproc, least = command_line.min_nproc.value_or(ranks);
   if (least > ranks)
     throw ConfigError("--min-nproc " + std::to_string(least) + ": expected at most --nproc, " + std::to_string(ranks));
@@ -244,7 +245,7 @@ int supervise_local(const std::vector<std::string>& args, const config::CommandL
   run.run = [&](std::int64_t number, std::int64_t start, bool has_rows) {
     if (start == 1) return launch_local(arguments_of_ranks(args), number);
     const bool may_overwrite = (has_rows || command_line.overwrite) && newest_saved_step(run.checkpoints) == 0;
-    return launch_local(arguments_of_restart(args, may_overwrite), number);
+    return launch_local(arguments_of_restart(arguments_of_ranks(args), may_overwrite), number);
   };
   run.why_not = [&](std::int64_t number) -> std::string {
     const std::int64_t now = gpus > 0 ? number_of_gpus() : 0;

@@ -1,5 +1,5 @@
-// --max-restarts: starts the ranks again after they have failed. They go on from the newest intact checkpoint by
-// themselves.
+// Starts the ranks of a run again after they have failed: --nproc with --max-restarts, and `titan-train supervise` for
+// other launchers. The ranks go on from the newest intact checkpoint by themselves.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,16 @@ namespace titan {
 // its configuration.
 void check_restarts(const config::CommandLine& command_line, const config::JobConfig& config);
 
+// Throws ConfigError if a run of this configuration saves nothing that a later start could go on from.
+void check_saves(std::int64_t max_restarts, const config::JobConfig& config);
+
+// Returns the arguments of titan-train for a restart. It goes on from the newest checkpoint, which --overwrite refuses
+// to do; where there is none, the rows of the earlier starts must be written over (`may_overwrite`).
+std::vector<std::string> arguments_of_restart(std::vector<std::string> args, bool may_overwrite);
+
 // Describes a run for supervise().
 struct Supervised {
-  std::int64_t ranks = 1;
+  std::int64_t ranks = 1;  // 0: another launcher knows how many
   RestartLimits limits = {};
   std::filesystem::path folder = {};       // job.dump_folder
   std::filesystem::path checkpoints = {};  // where the run saves

@@ -157,7 +157,9 @@ class Parser {
     if (line_.oversubscribe && !line_.nproc)
       error("--oversubscribe goes with --nproc N: it lets that start more ranks than this machine is good for");
     if (line_.max_restarts && !line_.nproc)
-      error("--max-restarts goes with --nproc N: ranks of another launcher are started again by that (docs/launch.md)");
+      error(
+          "--max-restarts goes with --nproc N; for another launcher: titan-train supervise --max-restarts K -- mpirun "
+          "...");
     if (line_.min_nproc && line_.max_restarts.value_or(0) == 0)
       error("--min-nproc goes with --max-restarts K: only a restart can have fewer ranks");
     if (line_.device && !line_.dry_run)

@@ -12,7 +12,7 @@ constexpr Mode kModes[] = {
     {"world_size", "an integer, at least 1", false, "", "ranks to pretend with --dry-run or --print-config"},
     {"device", "a model or an amount of memory", false, "",
      "with --dry-run: whether a rank fits it (H100, A100-40GB, 24GiB); exit code 1 if not"},
-    {"json", "", false, "", "with --dry-run: one JSON object with all figures, sizes in bytes, not a table"},
+    {"json", "", false, "", "with --dry-run: one JSON object with all figures, sizes in bytes, not a table", true},
     {"nproc", "an integer, at least 1", false, "", "ranks to start on this machine without a launcher"},
     {"oversubscribe", "", false, "", "with --nproc: also more ranks than this machine's cores and memory are good for",
      true},

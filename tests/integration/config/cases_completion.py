@@ -51,7 +51,7 @@ def fish_candidates(context, *words):
     return output_lines(context, *command, "fish", "-c", FISH, context.program, *words)
 
 
-COMMANDS = ["init", "tokenizer", "tokenize", "sweep", "report", "plot", "compare", "inspect", "convert", "doctor", "generate", "eval", "schedule"]
+COMMANDS = ["init", "tokenizer", "tokenize", "sweep", "report", "plot", "compare", "inspect", "convert", "doctor", "generate", "eval", "schedule", "supervise"]
 FILES = "compopt -o filenames"  # readline adds the '/' of folders and quotes blanks
 NOTHING = "compopt +o default"
 

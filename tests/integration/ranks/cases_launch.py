@@ -30,14 +30,15 @@ def launch_lines(context):
     config = write_job(context, "launched", steps=2)
     done = []
     for line in commands_of(ROOT / "docs/launch.md"):
-        if not re.match(r"(titan-train|torchrun|mpirun) ", line) or "HOST" in line:
+        if not re.match(r"(titan-train|torchrun|mpirun) ", line) or "HOST" in line or "srun" in line:
             continue
         words = shlex.split(line.replace("job.toml", str(config)))
         words = [str(context.program) if word == "titan-train" else word for word in words]
         if words[0] == "torchrun":
             words[:1] = [str(VENV / "torchrun"), "--master-port", str(free_port())]
-        if words[0] == "mpirun":
-            words[1:1] = ["--allow-run-as-root", "--oversubscribe"]
+        if "mpirun" in words:
+            after = words.index("mpirun") + 1
+            words[after:after] = ["--allow-run-as-root", "--oversubscribe"]
         name = f"line{len(done)}"
         job = Job([*words, "--job.dump_folder", context.dump(name)], context.folder / "logs", name)
         code = job.wait()

@@ -1,11 +1,12 @@
-"""Tests --max-restarts: which ends are followed by another start, from which step and with how many ranks."""
+"""Tests --max-restarts and `supervise`: which ends are followed by another start, from which step and with how many ranks."""
 import re
 import signal
 
 from cases_jobs import EQUAL_KEYS, FULL_CHECKPOINTS
 from fixtures import write_job
 from harness import (
-    Gate, at_row, case, check_identical, expect, faults, kill, read_rows, relative_distance, rows_by_step, run, start, wait_until,
+    Gate, Job, at_row, case, check_identical, expect, faults, kill, launcher_words, read_rows, relative_distance, rows_by_step, run,
+    start, wait_until,
 )  # fmt: skip
 
 SAVE = [*FULL_CHECKPOINTS, "--checkpoint.interval", 5]
@@ -162,3 +163,66 @@ def restarted_with_fewer_ranks(context):
     for step in straight:  # as in elastic_smaller_world: the same sums in another grouping
         distance = relative_distance(shrunk[step]["loss"], float(straight[step]["loss"]))
         expect(distance < 1e-4, f"step {step}: loss {shrunk[step]['loss']}, undisturbed {straight[step]['loss']}")
+
+
+def supervise(context, options, command, env=None, name="run"):
+    return Job([context.program, "supervise", *options, "--", *command], context.folder / "logs", name, env)
+
+
+@case(120)
+def restarted_by_supervise(context):
+    """mpirun's command is started again after one of its ranks was killed: rows, to the bit, and code of an undisturbed run."""
+    straight = straight_rows(context)
+    words = ["--config", write_job(context, "run", steps=STEPS), *SAVE]
+    env = faults(context, f"rank=1 call=write path=*/step-10.tmp/* do=kill once={context.folder / 'killed'}")
+    job = supervise(context, ["--max-restarts", 2], [*launcher_words("mpirun", 2), context.program, *words], env)
+    code = job.wait(120)
+    expect(code == 0, f"exit code {code}\n{job.tail()}")
+    # The code is that of the killed rank, or of the one that has noticed it.
+    check_lines(job, [r"titan-train: start 2 of at most 3: the ranks ended with exit code (137|3) after step \d+; resuming from step 5 \(\d steps lost\)"])
+    check_identical(rows_by_step(context.dump("run") / "metrics.jsonl", exact=True), straight, EQUAL_KEYS, "restarted")
+    found = [[row.get(key) for key in ("event", "start", "resumed_step", "ranks")] for row in restarts_of(context)]
+    expect(found == [["restart", 2, 5, None]], found)
+
+
+@case(90)
+def supervise_passes_on(context):
+    """A stop reaches the command, whose code is that of `supervise`; wrong input is not started again; a command that ends
+    before the first save in every start is given up."""
+    words = ["--config", write_job(context, "run", steps=STEPS), *SAVE]
+    gate = Gate(context, "third-row")
+    job = supervise(context, [], [context.program, *words], faults(context, gate.rule(at_row(3))), "stopped")
+    gate.wait(job)
+    kill(job.process.pid, signal.SIGTERM)
+    wait_until(lambda: "SIGTERM" in job.errors() + job.text(), 60, "the command did not get SIGTERM")
+    gate.open()
+    code = job.wait()
+    expect(code == 75 and not lines_of(job), f"stopped: exit code {code}\n{job.tail()}")
+    job = supervise(context, [], [context.program, *words, "--training.dataset_path", "/nonexistent/corpus.jsonl"], name="input")
+    code = job.wait()
+    expect(code == 2 and not lines_of(job), f"input: exit code {code}\n{job.tail()}")
+    words = ["--config", write_job(context, "killed", steps=STEPS), *SAVE]
+    job = supervise(context, ["--max-restarts", 9], [context.program, *words], faults(context, f"{at_row(1)} do=kill"), "killed")
+    code = job.wait()
+    expect(code == 137 and len(lines_of(job)) == 3 and lines_of(job)[-1].startswith("titan-train: gives up after start 3"), job.tail())
+
+
+@case(30, processors=1)
+def supervise_refuses(context):
+    """A command that it cannot look after is refused before anything starts."""
+    job = ["--config", write_job(context, "refused")]
+    own = context.program
+    kinds = [
+        ([], "COMMAND is required", {}),
+        (["mpirun", "-n", 2, "train.sh"], "no word of the command is titan-train", {}),
+        ([own, *job], "checkpoint.enable is false: set it to true", {}),
+        ([own, *job, "--checkpoint.enabel"], "checkpoint.enable", {}),
+        ([own, "--nproc", 2, "--max-restarts", 1, *job, "--checkpoint.enable"], "has --max-restarts itself", {}),
+        ([own, "sweep", "sweep.toml"], "expected a training run", {}),
+        (["no-such-launcher", own, *job, "--checkpoint.enable"], "cannot start no-such-launcher: No such file or directory", {}),
+        ([own, *job, "--checkpoint.enable"], "has started this process as a rank", {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}),
+    ]
+    for index, (command, text, env) in enumerate(kinds):
+        refused = supervise(context, [], command, env, f"refused-{index}")
+        code = refused.wait()
+        expect(code == 2 and text in refused.errors() and not context.dump("refused").exists(), f'no "{text}", {code}:\n{refused.tail()}')
