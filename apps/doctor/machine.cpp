@@ -13,7 +13,6 @@
 #include <sstream>
 #include <vector>
 
-#include "base/process/memory.h"
 #include "base/text.h"
 #include "distributed/device.h"
 #include "kernels/mkl_path.h"
@@ -103,9 +102,9 @@ Check check_threads(std::int64_t cores, std::int64_t threads, std::int64_t ranks
           (threads > 1 ? "set OMP_NUM_THREADS=" + std::to_string(std::max<std::int64_t>(1, cores / ranks)) : ""));
 }
 
-Check check_memory(std::int64_t free_bytes, std::int64_t ranks) {
-  const std::string found = bytes_text(free_bytes) + " free for " + counted(ranks, "rank");
-  if (free_bytes / ranks >= kGiB) return ok("memory", found);
+Check check_memory(const FreeMemory& free, std::int64_t ranks) {
+  const std::string found = bytes_text(free.bytes) + " free on " + free.owner + " for " + counted(ranks, "rank");
+  if (free.bytes / ranks >= kGiB) return ok("memory", found);
   return warning(
       "memory", found,
       "end what else runs here, raise the container's limit, or start fewer ranks; --dry-run says what a run "
@@ -148,7 +147,7 @@ Checks check_machine(const LaunchEnv& launch, c10::DeviceType device_type) {
   Checks checks = {
       check_cpu(text_of("/proc/cpuinfo")),
   };
-  if (launch.local_rank == 0) checks.push_back(check_memory(free_memory_bytes(), ranks));
+  if (launch.local_rank == 0) checks.push_back(check_memory(free_memory(), ranks));
   checks.insert(checks.end(),
                 {check_devices(device_type), check_open_files(limit_of(RLIMIT_NOFILE), launch.world_size),
                  check_shared_memory(shared_memory_bytes(), uses_nccl, ranks),

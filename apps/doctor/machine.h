@@ -9,6 +9,7 @@
 
 #include "apps/doctor/check.h"
 #include "base/env.h"
+#include "base/process/memory.h"
 
 namespace titan::doctor {
 
@@ -23,8 +24,8 @@ Check check_cpu(std::string_view cpuinfo);
 // Compares the threads of this host's `ranks`, `threads` each, with the `cores` that any of them may use. Call it
 // after the ranks have met.
 Check check_threads(std::int64_t cores, std::int64_t threads, std::int64_t ranks);
-// `free_bytes`: free memory for all `ranks` on this machine together.
-Check check_memory(std::int64_t free_bytes, std::int64_t ranks);
+// `free`: memory for all `ranks` on this machine together.
+Check check_memory(const FreeMemory& free, std::int64_t ranks);
 // `limit`: RLIMIT_NOFILE. Every rank has connections to the others, and files of checkpoints and data.
 Check check_open_files(std::int64_t limit, std::int64_t world_size);
 // `bytes`: size of /dev/shm, -1 if it does not exist. Only NCCL uses it; CPU ranks share memory without a folder.

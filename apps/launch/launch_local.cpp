@@ -125,10 +125,17 @@ struct Failure {
   int signal;  // that ended it; 0: it exited
 };
 
+// Reports a rank that a signal has ended. `kills`: those before the ranks were started.
+void say_signal(std::size_t rank, int signal, const MemoryKills& kills) {
+  const std::string why = signal == SIGKILL ? memory_kills_since(kills) : "";
+  std::fprintf(stderr, "titan-train: rank %zu was ended by %s%s\n", rank, signal_name(signal).c_str(),
+               why.empty() ? "" : ("; " + why).c_str());
+}
+
 // Reaps ranks that ended, and sets `failed`. Does not report ranks that end because they were signalled or killed from
 // here (`signalled`, `forced`); adds the killed ones to `hung`.
 void reap(std::vector<Rank>& ranks, std::optional<Failure>& failed, std::vector<std::int64_t>& hung, bool signalled,
-          bool forced) {
+          bool forced, const MemoryKills& kills) {
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     int status = 0;
     if (ranks[i].exit_code >= 0 || waitpid(ranks[i].pid, &status, WNOHANG) != ranks[i].pid) continue;
@@ -136,9 +143,7 @@ void reap(std::vector<Rank>& ranks, std::optional<Failure>& failed, std::vector<
     const bool bad = ranks[i].exit_code != kExitDone && ranks[i].exit_code != kExitSavedRequeue;
     const bool better = !failed || (failed->exit_code == kExitPeerFailed && !forced);
     if (forced && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) hung.push_back(static_cast<std::int64_t>(i));
-    if (bad && better && WIFSIGNALED(status) && !signalled) {
-      std::fprintf(stderr, "titan-train: rank %zu was ended by %s\n", i, signal_name(WTERMSIG(status)).c_str());
-    }
+    if (bad && better && WIFSIGNALED(status) && !signalled) say_signal(i, WTERMSIG(status), kills);
     if (bad && better && WIFEXITED(status) && !is_explained(ranks[i].exit_code)) {
       std::fprintf(stderr, "titan-train: rank %zu ended with exit code %d, which is not one of titan-train\n", i,
                    ranks[i].exit_code);
@@ -189,6 +194,7 @@ RanksEnd launch_local(const std::vector<std::string>& args, std::int64_t nproc) 
     throw ConfigError(std::string("error: --nproc starts ranks, and ") + to_string(env.launcher) +
                       " has started this process as one: drop one of them");
   }
+  const MemoryKills kills = memory_kills();
   Listener listener;
   RankOutput output;
   std::vector<Rank> ranks;
@@ -209,7 +215,7 @@ RanksEnd launch_local(const std::vector<std::string>& args, std::int64_t nproc) 
       signal_all(ranks, *signal);
       signal_sent = true;
     }
-    reap(ranks, failed, end.hung, signal_sent, forced);
+    reap(ranks, failed, end.hung, signal_sent, forced, kills);
     if (failed && !failed_at) {
       failed_at = steady_clock::now();
       end.unix_time = unix_now();

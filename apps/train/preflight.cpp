@@ -90,9 +90,10 @@ constexpr std::int64_t kHeldByContexts = std::int64_t{2} << 30;
 
 // Returns the memory that each of `ranks` on this machine may use.
 Capacity capacity_of_a_rank(std::int64_t ranks, c10::DeviceType device_type) {
-  Capacity capacity{.bytes_of_a_rank = free_memory_bytes() / ranks};
-  capacity.words = "this machine has " + format_bytes(static_cast<double>(capacity.bytes_of_a_rank * ranks)) +
-                   " of free memory for " + counted(ranks, "rank");
+  const FreeMemory free = free_memory();
+  Capacity capacity{.bytes_of_a_rank = free.bytes / ranks};
+  capacity.words = free.owner + " has " + format_bytes(static_cast<double>(free.bytes)) + " of free memory for " +
+                   counted(ranks, "rank");
   if (device_type != c10::DeviceType::CPU) {
     capacity.device = train::EstimatedDevice::kGpu;
     const auto& gpu = *dist::accelerator();
@@ -117,7 +118,7 @@ std::vector<std::string> check_room(const CheckedConfig& checked, const LaunchEn
   const Capacity capacity = capacity_of_a_rank(std::max<std::int64_t>(launch.local_world_size, 1), device_type);
   if (const auto lack = find_lack_of_memory(config, checked.spec, launch.world_size, capacity))
     errors.push_back(config::with_location(*lack, checked.origins));
-  if (const auto lack = find_lack_for_copies(config, checked.spec, free_memory_bytes()))
+  if (const auto lack = find_lack_for_copies(config, checked.spec, free_memory().bytes))
     errors.push_back(config::with_location(*lack, checked.origins));
   const auto no_disk = speaks_for_job(launch) ? find_lack_of_disk(config, checked.spec) : std::nullopt;
   if (no_disk && no_disk->is_certain && config.checkpoint.on_save_error == "stop") {

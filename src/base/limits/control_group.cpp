@@ -6,6 +6,33 @@
 #include "base/text.h"
 
 namespace titan {
+namespace {
+
+// Version 1 says a number of this size for "no limit".
+constexpr std::int64_t kNoGroupLimit = std::int64_t{1} << 60;
+
+std::optional<std::int64_t> number_in(const std::string& path) {
+  std::int64_t value = 0;
+  std::ifstream file(path);
+  return file >> value ? std::optional(value) : std::nullopt;  // "max" is not a number
+}
+
+// Returns the value of `name` in a file of lines "NAME VALUE"; 0 if there is none.
+std::int64_t value_of(const std::string& path, std::string_view name) {
+  std::int64_t value = 0;
+  std::ifstream file(path);
+  for (std::string found; file >> found >> value;)
+    if (found == name) return value;
+  return 0;
+}
+
+// Returns the bytes of files that are cached for the group and the groups below it. Shared memory is not among them.
+std::int64_t cached_files(const std::string& folder, bool is_version_1) {
+  const std::string begin = is_version_1 ? "total_" : "", path = folder + "/memory.stat";
+  return value_of(path, begin + "active_file") + value_of(path, begin + "inactive_file");
+}
+
+}  // namespace
 
 std::vector<std::string> control_group_folders(std::string_view controller) {
   std::ifstream file("/proc/self/cgroup");
@@ -26,6 +53,29 @@ std::vector<std::string> control_group_folders(std::string_view controller, std:
     folders.push_back(root);
   }
   return folders;
+}
+
+std::optional<GroupMemory> memory_of_group(const std::string& folder) {
+  const bool is_version_1 = number_in(folder + "/memory.limit_in_bytes").has_value();
+  const auto most = number_in(folder + (is_version_1 ? "/memory.limit_in_bytes" : "/memory.max"));
+  const auto used = number_in(folder + (is_version_1 ? "/memory.usage_in_bytes" : "/memory.current"));
+  if (!most || !used || *most >= kNoGroupLimit) return std::nullopt;
+  return GroupMemory{.most = *most, .used = std::max<std::int64_t>(0, *used - cached_files(folder, is_version_1))};
+}
+
+std::optional<GroupMemory> tightest_group_memory() {
+  std::optional<GroupMemory> tightest;
+  for (const std::string& folder : control_group_folders("memory"))
+    if (const auto found = memory_of_group(folder); found && (!tightest || found->free() < tightest->free()))
+      tightest = found;
+  return tightest;
+}
+
+std::int64_t memory_kills_of_group() {
+  for (const std::string& folder : control_group_folders("memory"))
+    for (const char* name : {"/memory.events", "/memory.oom_control"})
+      if (std::ifstream(folder + name)) return value_of(folder + name, "oom_kill");
+  return 0;
 }
 
 }  // namespace titan

@@ -27,12 +27,12 @@ struct GroupLimit {
   std::uint64_t used = 0;
 };
 
-// Returns the lowest limit `name` ("pids.max") of this process's control groups; nullopt if there is none.
-std::optional<GroupLimit> group_limit(std::string_view controller, const std::string& name, const std::string& usage) {
+// Returns the lowest limit of processes and threads of this process's control groups; nullopt if there is none.
+std::optional<GroupLimit> lowest_pids_limit() {
   std::optional<GroupLimit> least;
-  for (const std::string& folder : control_group_folders(controller)) {
+  for (const std::string& folder : control_group_folders("pids")) {
     GroupLimit found;
-    std::ifstream most(folder + "/" + name), used(folder + "/" + usage);
+    std::ifstream most(folder + "/pids.max"), used(folder + "/pids.current");
     if (!(most >> found.most) || (least && least->most <= found.most)) continue;  // "max" is not a number
     used >> found.used;
     least = found;
@@ -62,7 +62,7 @@ std::string of_threads() {
   std::vector<std::string> limits;
   if (const auto most = resource_limit(RLIMIT_NPROC))
     limits.push_back(std::to_string(*most) + " processes and threads of its user (ulimit -u)");
-  if (const auto group = group_limit("pids", "pids.max", "pids.current"))
+  if (const auto group = lowest_pids_limit())
     limits.push_back(std::to_string(group->most) + " in its container or control group (pids.max; " +
                      std::to_string(group->used) + " are in use)");
   add_address_space(limits);
@@ -73,8 +73,10 @@ std::string of_threads() {
 std::string of_memory() {
   std::vector<std::string> limits;
   add_address_space(limits);
-  if (const auto group = group_limit("memory", "memory.max", "memory.current"))
-    limits.push_back(bytes(group->most) + " of memory in its container or control group (memory.max)");
+  if (const auto group = tightest_group_memory())
+    limits.push_back(bytes(static_cast<std::uint64_t>(group->most)) +
+                     " of memory in its container or control group (memory.max; " +
+                     bytes(static_cast<std::uint64_t>(group->used)) + " are in use)");
   return kNoMemory + "; " + list(limits, "the memory of the machine") +
          ". Raise it, or start fewer ranks here; --dry-run says what a run takes";
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <fstream>
 #include <limits>
-#include <optional>
 #include <string>
 
 #include "base/limits/control_group.h"
@@ -29,34 +28,48 @@ std::int64_t available_bytes() {
   return kUnlimited;
 }
 
-std::optional<std::int64_t> number_in(const std::string& path) {
-  std::int64_t value = 0;
-  std::ifstream file(path);
-  return file >> value ? std::optional(value) : std::nullopt;  // "max" is not a limit
-}
-
-// cgroups(7), version 2: the limits of all parent groups apply too.
-std::int64_t control_group_bytes() {
-  std::int64_t least = kUnlimited;
-  for (const std::string& folder : control_group_folders("memory")) {
-    const auto limit = number_in(folder + "/memory.max"), used = number_in(folder + "/memory.current");
-    if (limit && used) least = std::min(least, std::max<std::int64_t>(0, *limit - *used));
-  }
-  return least;
-}
-
 }  // namespace
 
 std::string too_many_ranks(std::int64_t ranks) {
   const std::int64_t cores = own_processors().quota;
-  const std::int64_t free = free_memory_bytes();
-  const std::int64_t room = std::max<std::int64_t>(1, std::min(kRanksPerCore * cores, free / kRankBytes));
+  const FreeMemory free = free_memory();
+  const std::int64_t room = std::max<std::int64_t>(1, std::min(kRanksPerCore * cores, free.bytes / kRankBytes));
   if (ranks <= room) return {};
-  return "this machine has " + std::to_string(cores) + " cores and " + format_bytes(static_cast<double>(free)) +
+  return free.owner + " has " + std::to_string(cores) + " cores and " + format_bytes(static_cast<double>(free.bytes)) +
          " of free memory, enough for " + std::to_string(room) + " ranks (" + std::to_string(kRanksPerCore) +
          " a core, " + format_bytes(static_cast<double>(kRankBytes)) + " each before the first tensor)";
 }
 
-std::int64_t free_memory_bytes() { return std::min(available_bytes(), control_group_bytes()); }
+FreeMemory free_memory() {
+  const std::int64_t available = available_bytes();
+  const auto group = tightest_group_memory();
+  if (!group || group->free() >= available) return {.bytes = available};
+  return {
+      .bytes = group->free(),
+      .owner = "this container or control group (memory.max " + format_bytes(static_cast<double>(group->most)) + ")"};
+}
+
+MemoryKills memory_kills() {
+  MemoryKills kills{.of_group = memory_kills_of_group()};
+  std::ifstream file("/proc/vmstat");
+  std::string name;
+  for (std::int64_t value = 0; file >> name >> value;)
+    if (name == "oom_kill") kills.of_machine = value;
+  return kills;
+}
+
+std::string memory_kills_since(const MemoryKills& before) {
+  const MemoryKills now = memory_kills();
+  const std::string begin = "the system has meanwhile killed ";
+  const auto group = tightest_group_memory();
+  if (group && now.of_group > before.of_group)
+    return begin + std::to_string(now.of_group - before.of_group) +
+           " of the processes of this container or control group, whose memory (" +
+           format_bytes(static_cast<double>(group->most)) + ", memory.max) was used up";
+  if (now.of_machine > before.of_machine)
+    return begin + std::to_string(now.of_machine - before.of_machine) +
+           " of the processes of this machine because memory was used up";
+  return {};
+}
 
 }  // namespace titan

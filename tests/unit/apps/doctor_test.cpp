@@ -45,8 +45,8 @@ TEST(Doctor, MoreThreadsThanCoresAreAWarning) {
 }
 
 TEST(Doctor, LimitsOfTheSystem) {
-  EXPECT_EQ(check_memory(4 * kGiB, 4).state, State::kOk);
-  EXPECT_EQ(check_memory(3 * kGiB, 4).state, State::kWarning);
+  EXPECT_EQ(check_memory({.bytes = 4 * kGiB}, 4).state, State::kOk);
+  EXPECT_EQ(check_memory({.bytes = 3 * kGiB}, 4).state, State::kWarning);
   EXPECT_EQ(check_open_files(-1, 1000).state, State::kOk);
   EXPECT_EQ(check_open_files(1024, 8).state, State::kOk);
   EXPECT_EQ(check_open_files(1024, 256).state, State::kFailure);
