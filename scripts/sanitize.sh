@@ -1,22 +1,27 @@
 #!/usr/bin/env bash
-# Runs the tests of hooks, collectives and handles under the sanitizers, and checks that they find planted bugs:
-# scripts/sanitize.sh [asan|tsan|all]. Builds only what it runs. Prints "N passed, N failed" last; the exit code is 0 if
-# none failed.
+# Runs tests under the sanitizers, and checks that they find planted bugs: scripts/sanitize.sh [asan|tsan|all] [--every].
+# Builds only what it runs. Prints "N passed, N failed" last; the exit code is 0 if none failed.
 #
-#   asan  address, leaks (scripts/lsan.supp names one of the wheel's), undefined behavior
-#   tsan  data races; scripts/tsan.supp names what is ignored, and why
+#   asan     address, leaks (scripts/lsan.supp names one of the wheel's), undefined behavior
+#   tsan     data races; scripts/tsan.supp names what is ignored, and why
+#   --every  all tests of the labels unit and dist (an hour or more for each of the two); otherwise those of hooks,
+#            collectives and handles. Prints a row of a table in Markdown, which says what was clean when.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 exec </dev/null
 
-case ${1:-all} in
-  all) presets=(asan tsan) ;;
-  asan | tsan) presets=("$1") ;;
-  *)
-    echo "usage: scripts/sanitize.sh [asan|tsan|all]" >&2
-    exit 2
-    ;;
-esac
+presets=(asan tsan) every=''
+for word in "$@"; do
+  case $word in
+    all) ;;
+    asan | tsan) presets=("$word") ;;
+    --every) every=1 ;;
+    *)
+      echo "usage: scripts/sanitize.sh [asan|tsan|all] [--every]" >&2
+      exit 2
+      ;;
+  esac
+done
 
 # Each rank runs one thread, as the tests of the release build do where ranks share the cores.
 export OMP_NUM_THREADS=1
@@ -46,11 +51,28 @@ check() {
   fi
 }
 
+# Runs all tests of the labels unit and dist in build/PRESET, two at a time: a sanitized process takes several times the
+# memory.
+check_every() {
+  local report=build/$1/reports/sanitized.xml good=0 bad=1 left_out=0
+  mkdir -p "${report%/*}"
+  rm -f "$report"
+  TITAN_TIME_SCALE=20 ctest --test-dir "build/$1" -L '^(unit|dist)$' -j 2 --timeout 3600 --output-on-failure --output-junit "$PWD/$report"
+  [[ -f $report ]] && read -r good bad left_out _ < <(python3 scripts/ctest_report.py count "$report" --skips tests/expected_skips.txt)
+  passed=$((passed + good)) failed=$((failed + bad))
+  echo "| $(date +%F) | $(git describe --always --dirty) | $1 | $(c++ -dumpfullversion) | $(uname -m), $(nproc) cores | $good passed, $bad failed, $left_out skipped |"
+}
+
 declare -A planted=([asan]="use_after_free leak" [tsan]="race race_in_hook")
 tests=(tests/unit/nn/nn_test tests/distributed/dist_collectives_test tests/distributed/dist_shared_channel_test tests/distributed/dist_shared_memory_test
   tests/distributed/dist_fsdp_test)
 for preset in "${presets[@]}"; do
-  if ! scripts/build.sh "$preset" "${tests[@]##*/}" sanitize_planted; then
+  targets=("${tests[@]##*/}" sanitize_planted)
+  if [[ $every ]]; then
+    targets=()
+    [[ -f build/$preset/build.ninja ]] || cmake --preset "$preset" -DTITAN_UNITY=ON >/dev/null
+  fi
+  if ! scripts/build.sh "$preset" "${targets[@]}"; then
     echo "sanitize.sh: the $preset build failed" >&2
     failed=$((failed + 1))
     continue
@@ -59,7 +81,11 @@ for preset in "${presets[@]}"; do
   for mistake in ${planted[$preset]}; do
     check "$preset: finds a planted $mistake" 66 "build/$preset/tests/sanitize/sanitize_planted" "$mistake"
   done
-  for test in "${tests[@]}"; do check "$preset: ${test##*/}" 0 "build/$preset/$test"; done
+  if [[ $every ]]; then
+    check_every "$preset"
+  else
+    for test in "${tests[@]}"; do check "$preset: ${test##*/}" 0 "build/$preset/$test"; done
+  fi
 done
 echo "$passed passed, $failed failed"
 ((failed == 0 && passed > 0))
