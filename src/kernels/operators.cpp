@@ -102,6 +102,7 @@ decltype(ops::cross_entropy_backward) ops::cross_entropy_backward(
     "cross_entropy_backward(Tensor loss_grad, Tensor logits, Tensor labels, Tensor stats, Tensor(a!) grad) -> bool");
 decltype(ops::adamw) ops::adamw(
     "adamw(Tensor(a!) param, Tensor grad, Tensor(b!) exp_avg, Tensor(c!) exp_avg_sq, float lr, float beta1, "
-    "float beta2, float eps, float weight_decay, float step, float grad_factor) -> bool");
+    "float beta2, float eps, float weight_decay, float step, float grad_factor, Tensor(d!)? sums) -> bool");
+decltype(ops::adamw_sum) ops::adamw_sum("adamw_sum(Tensor tensor) -> int");
 
 }  // namespace titan

@@ -103,11 +103,15 @@ extern const Operator<bool(const at::Tensor& loss_grad, const at::Tensor& logits
                            const at::Tensor& stats, const at::Tensor& grad)>
     cross_entropy_backward;
 
-// Updates a parameter and its moments in place, for step number `step` (from 1), with the gradient times
-// `grad_factor`.
+// Updates a parameter and its moments in place, for step number `step` (from 1), with the gradient times `grad_factor`.
+// `sums`, if given, is int64 [2, 3] on the host, and gets the sums of the bits that the update read, and of those that
+// it wrote: of the parameter, exp_avg and exp_avg_sq.
 extern const Operator<bool(const at::Tensor& param, const at::Tensor& grad, const at::Tensor& exp_avg,
                            const at::Tensor& exp_avg_sq, double lr, double beta1, double beta2, double eps,
-                           double weight_decay, double step, double grad_factor)>
+                           double weight_decay, double step, double grad_factor, const std::optional<at::Tensor>& sums)>
     adamw;
+// Returns the sum of the bits of one of these tensors as it is now, as adamw() would read it. The caller has got sums
+// of it from adamw().
+extern const Operator<std::int64_t(const at::Tensor& tensor)> adamw_sum;
 
 }  // namespace titan::ops

@@ -67,6 +67,7 @@ std::vector<Hyperparameter> AdamW::hyperparameters(std::size_t index) const {
 void AdamW::step(const StepOptions& given) {
   const at::NoGradGuard no_grad;
   check_any_grad();
+  std::vector<at::Tensor>* const sums = new_sums();
   StepOptions options = given;
   for (auto& state : states_) allocate_moments(state);  // also in a step that is skipped
   if (options.found_inf.defined() && options.found_inf.is_cpu()) {
@@ -82,7 +83,7 @@ void AdamW::step(const StepOptions& given) {
     const Update update = {state.param, grad, state.exp_avg, state.exp_avg_sq, state.step, rates_[i]};
     if (state.exp_avg.scalar_type() != state.param.scalar_type()) {
       of_two_dtypes.push_back(update);
-    } else if (!step_in_one_pass(update, options)) {
+    } else if (!step_in_one_pass(update, options, sums ? &(*sums)[i] : nullptr)) {
       by_aten.push_back(update);
     }
   }
@@ -113,11 +114,23 @@ void AdamW::count_steps(const at::Tensor& found_inf) {
 }
 
 // Returns false if this program's kernel does not support the parameter or must not be used; nothing is done then.
-bool AdamW::step_in_one_pass(const Update& update, const StepOptions& options) const {
+bool AdamW::step_in_one_pass(const Update& update, const StepOptions& options, at::Tensor* sums) const {
   if (options.found_inf.defined() || !update.param.is_cpu()) return false;
-  return ops::adamw(update.param, update.grad, update.exp_avg, update.exp_avg_sq, options_.lr * update.rates.lr_factor,
-                    options_.beta1, options_.beta2, options_.eps, update.rates.weight_decay, update.step.item<float>(),
-                    options.grad_factor.defined() ? options.grad_factor.item<float>() : 1);
+  std::optional<at::Tensor> summed;
+  if (sums) summed = at::empty({2, 3}, at::kLong);
+  if (!ops::adamw(update.param, update.grad, update.exp_avg, update.exp_avg_sq, options_.lr * update.rates.lr_factor,
+                  options_.beta1, options_.beta2, options_.eps, update.rates.weight_decay, update.step.item<float>(),
+                  options.grad_factor.defined() ? options.grad_factor.item<float>() : 1, summed))
+    return false;
+  if (sums) *sums = *summed;
+  return true;
+}
+
+at::Tensor AdamW::sums_now(std::size_t index) {
+  const State& state = states_.at(index);
+  const std::vector<std::int64_t> sums = {ops::adamw_sum(state.param), ops::adamw_sum(state.exp_avg),
+                                          ops::adamw_sum(state.exp_avg_sq)};
+  return at::tensor(sums, at::kLong);
 }
 
 // ATen's kernel takes one rate for all.

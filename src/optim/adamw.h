@@ -37,6 +37,8 @@ class AdamW final : public Optimizer {
   double lr() const override { return options_.lr; }
   void set_lr(double lr) override { options_.lr = lr; }
   double lr_factor(std::size_t index) const override { return rates_.at(index).lr_factor; }
+  std::vector<std::string> summed_state() const override { return {"exp_avg", "exp_avg_sq"}; }
+  at::Tensor sums_now(std::size_t index) override;
 
  private:
   struct State {
@@ -52,7 +54,8 @@ class AdamW final : public Optimizer {
   };
   void allocate_moments(State& state) const;
   void count_steps(const at::Tensor& found_inf);
-  bool step_in_one_pass(const Update& update, const StepOptions& options) const;
+  // `sums`: gets those of Optimizer::sum_updates(); null if nobody wants them.
+  bool step_in_one_pass(const Update& update, const StepOptions& options, at::Tensor* sums = nullptr) const;
   void step_by_aten(const std::vector<Update>& updates, const StepOptions& options) const;
   void step_group_by_aten(const std::vector<Update>& updates, const ParameterRates& rates,
                           const StepOptions& options) const;

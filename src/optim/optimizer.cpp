@@ -32,6 +32,11 @@ void Optimizer::zero_grad() {
   for (const auto& param : params_) param.tensor.mutable_grad().reset();
 }
 
+std::vector<at::Tensor>* Optimizer::new_sums() {
+  if (sums_) sums_->assign(params_.size(), {});
+  return sums_;
+}
+
 void Optimizer::check_any_grad() const {
   const bool any = std::ranges::any_of(params_, [](const auto& param) { return param.tensor.grad().defined(); });
   if (any || params_.empty()) return;

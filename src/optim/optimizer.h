@@ -74,6 +74,17 @@ class Optimizer {
   virtual double lr_factor(std::size_t /*index*/) const { return 1; }
 
   const std::vector<TrainedParameter>& parameters() const { return params_; }
+  // Makes each step() set `sums`, an entry per parameter: int64 [2, 1 + summed_state()] on the host, sums of the bits
+  // that the update has read (row 0) and written (row 1), of the parameter and of its summed_state(). Any bit that
+  // changes in between changes its sum. An entry is undefined if the parameter was not updated, or by a kernel that
+  // does not sum. `sums` must outlive the steps; null: no sums, as at the beginning.
+  void sum_updates(std::vector<at::Tensor>* sums) { sums_ = sums; }
+  // Returns the names of the state that sum_updates() covers.
+  virtual std::vector<std::string> summed_state() const { return {}; }
+  // Returns what the next update would read, as row 0 of sums, for a parameter that has an entry: what is in memory
+  // now.
+  virtual at::Tensor sums_now(std::size_t /*index*/) { return {}; }
+
   std::vector<std::string> fqns() const;
   // Returns all parameters' gradients in order, undefined where there is none.
   std::vector<at::Tensor> grads() const;
@@ -85,9 +96,12 @@ class Optimizer {
  protected:
   // Throws InternalError if no parameter has a gradient.
   void check_any_grad() const;
+  // Returns null if nobody wants sums; otherwise as many undefined entries as there are parameters.
+  std::vector<at::Tensor>* new_sums();
 
  private:
   std::vector<TrainedParameter> params_;
+  std::vector<at::Tensor>* sums_ = nullptr;
   std::vector<std::vector<dist::ProcessGroup*>> sharded_over_;  // by parameter, see ShardedGrad
 };
 

@@ -140,9 +140,11 @@ void add_watches(RunParts& run, MetricsLog& log) {
 void add_memory_watch(RunParts& run) {
   if (run.config.debug.memory_check_freq == 0) return;
   // On a device, side streams write gathered parameters and gradients. A gradient scaler writes gradients, too.
-  auto gathers = run.world.device().is_cpu() ? std::make_unique<GatherCheck>(*run.model, !run.grad_scaler) : nullptr;
+  const bool is_on_host = run.world.device().is_cpu();
+  auto gathers = is_on_host ? std::make_unique<GatherCheck>(*run.model, !run.grad_scaler) : nullptr;
   add(run, std::make_unique<MemoryWatch>(MemoryWatch::Parts{
                .check = MemoryCheck(*run.parameters, *run.optimizer),
+               .updates = is_on_host ? std::make_unique<UpdateWatch>(*run.optimizer) : nullptr,
                .gathers = std::move(gathers),
                .checkpointer = *run.checkpointer,
                .events = *run.events,

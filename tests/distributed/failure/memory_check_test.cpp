@@ -11,11 +11,13 @@
 #include <random>
 
 #include "base/process/rank_process.h"
+#include "kernels/operators.h"
 #include "models/registry.h"
 #include "optim/adamw.h"
 #include "tests/support/run_ranks.h"
 #include "train/build_model.h"
 #include "train/guests/numerics/gather_check.h"
+#include "train/guests/numerics/update_watch.h"
 #include "train/setup.h"
 
 namespace titan::train {
@@ -161,6 +163,104 @@ TEST(MemoryCheck, FindsFlipsInShards) { expect_every_flip_is_found(2, job_on_mes
 TEST(MemoryCheck, FindsFlipsInShardsOfReplicas) { expect_every_flip_is_found(4, job_on_mesh(2, 2), 3); }
 TEST(MemoryCheck, FindsFlipsUnderTensorParallelism) { expect_every_flip_is_found(2, job_on_mesh(1, 1, 2), 4); }
 TEST(MemoryCheck, FindsFlipsInFrozenWeights) { expect_every_flip_is_found(2, with_adapters(job_on_mesh(1, 2)), 5); }
+
+// Returns the weights and moments of this rank that the update writes.
+std::vector<Place> updated_places(TrainedModel& model) {
+  std::vector<Place> out;
+  for (std::size_t i = 0; i < model.optimizer->parameters().size(); ++i) {
+    const auto& [fqn, tensor, sharding] = model.optimizer->parameters()[i];
+    out.push_back({fqn, tensor});
+    for (const auto& state : model.optimizer->state(i))
+      if (state.is_like_parameter) out.push_back({state.name + " of " + fqn, state.tensor});
+  }
+  std::erase_if(out, [](const Place& place) { return place.tensor.numel() == 0; });
+  return out;
+}
+
+// Draws 40 bits, the same on every rank, each of which changes between two updates, and expects that the second finds
+// it. Numbers may become infinite meanwhile: bits are compared, not values.
+void expect_updates_find_flips(int ranks, const config::JobConfig& job, std::uint64_t seed) {
+  test::on_ranks(ranks, [&](dist::World& world) {
+    TrainedModel model(world, job);
+    UpdateWatch watch(*model.optimizer);
+    take_step(model);
+    EXPECT_THAT(watch.changed_before_update(), IsEmpty());
+    const auto places = updated_places(model);
+    std::mt19937_64 draw(seed);
+    for (int i = 0; i < 40; ++i) {
+      take_step(model);
+      ASSERT_THAT(watch.changed_before_update(), IsEmpty()) << i;
+      const auto rank = static_cast<int>(draw() % static_cast<std::uint64_t>(ranks));
+      const Place& place = places[draw() % places.size()];
+      const std::uint64_t bit = draw();
+      const bool is_mine = rank == world.rank();
+      if (is_mine) flip(place.tensor, bit);
+      take_step(model);
+      const auto changed = watch.changed_before_update();
+      if (is_mine) {
+        ASSERT_THAT(changed, ElementsAre(place.name)) << i;
+      } else {
+        ASSERT_THAT(changed, IsEmpty()) << i;
+      }
+    }
+  });
+}
+
+TEST(UpdateWatch, FindsFlipsOnOneRank) { expect_updates_find_flips(1, job_on_mesh(1, 1), 21); }
+TEST(UpdateWatch, FindsFlipsInShards) { expect_updates_find_flips(2, job_on_mesh(1, 2), 22); }
+TEST(UpdateWatch, FindsFlipsInShardsOfReplicas) { expect_updates_find_flips(4, job_on_mesh(2, 2), 23); }
+TEST(UpdateWatch, FindsFlipsUnderTensorParallelism) { expect_updates_find_flips(2, job_on_mesh(1, 1, 2), 24); }
+TEST(UpdateWatch, FindsFlipsInAdapters) { expect_updates_find_flips(2, with_adapters(job_on_mesh(1, 2)), 25); }
+TEST(UpdateWatch, FindsFlipsInTiedStages) {
+  auto job = job_on_mesh(1, 1, 1, 2);
+  job.model.args.enable_weight_tying = true;
+  expect_updates_find_flips(2, job, 26);
+}
+
+TEST(UpdateWatch, ComparesWhatIsRestoredWithWhatTheUpdateBeforeWrote) {
+  test::on_ranks(1, [](dist::World& world) {
+    TrainedModel model(world, job_on_mesh(1, 1));
+    UpdateWatch watch(*model.optimizer);
+    take_step(model);
+    watch.changed_before_update();
+    const auto places = updated_places(model);
+    std::vector<at::Tensor> saved;
+    for (const Place& place : places) saved.push_back(place.tensor.clone());
+    take_step(model);
+    watch.changed_before_update();
+    EXPECT_EQ(watch.changed_in_restored().size(), places.size());
+    const at::NoGradGuard no_grad;
+    for (std::size_t i = 0; i < places.size(); ++i) places[i].tensor.copy_(saved[i]);
+    EXPECT_THAT(watch.changed_in_restored(), IsEmpty());
+    flip(places[4].tensor, 77);
+    EXPECT_THAT(watch.changed_in_restored(), ElementsAre(places[4].name));
+  });
+}
+
+// After a load nothing is known, and with ATen's kernels nothing is ever.
+TEST(UpdateWatch, CoversWhatAnUpdateHasSummed) {
+  test::on_ranks(1, [](dist::World& world) {
+    TrainedModel model(world, job_on_mesh(1, 1));
+    UpdateWatch watch(*model.optimizer);
+    EXPECT_FALSE(watch.covers(0));
+    take_step(model);
+    watch.changed_before_update();
+    EXPECT_TRUE(watch.covers(0));
+    const auto without = model.check->hash(/*with_state=*/true, [&](std::size_t index) { return watch.covers(index); });
+    for (const auto& name : without.tensors) EXPECT_TRUE(name.starts_with("step of ")) << name;
+    watch.reset();
+    EXPECT_FALSE(watch.covers(0));
+    flip(model.optimizer->parameters()[0].tensor, 5);
+    take_step(model);
+    EXPECT_THAT(watch.changed_before_update(), IsEmpty());
+    kernels::use_fused_kernels(c10::DeviceType::CPU, false);
+    watch.reset();
+    take_step(model);
+    EXPECT_THAT(watch.changed_before_update(), IsEmpty());
+    EXPECT_FALSE(watch.covers(0));
+    kernels::use_fused_kernels(c10::DeviceType::CPU, true);
+  });
+}
 
 TEST(MemoryCheck, ReportsTheTensorsOfAllRanks) {
   test::on_ranks(2, [](dist::World& world) {

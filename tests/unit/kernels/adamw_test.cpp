@@ -210,6 +210,103 @@ TEST(FusedAdamW, IsTheSameOnAnyNumberOfThreads) {
   at::set_num_threads(threads);
 }
 
+// Holds the sums of what a step has read and written.
+struct SummedStep {
+  AdamWSums read, wrote;
+};
+
+SummedStep summed_step(const AdamWKernels& kernels, State& state, const at::Tensor& grad, const AdamWStep& step) {
+  SummedStep out;
+  adamw_and_sum(kernels, {state.param, grad, state.exp_avg, state.exp_avg_sq}, step, out.read, out.wrote);
+  return out;
+}
+
+void expect_equal(const AdamWSums& found, const AdamWSums& expected, const std::string& what) {
+  EXPECT_EQ(found.param, expected.param) << what << ", parameter";
+  EXPECT_EQ(found.exp_avg, expected.exp_avg) << what << ", first moment";
+  EXPECT_EQ(found.exp_avg_sq, expected.exp_avg_sq) << what << ", second moment";
+}
+
+AdamWSums sums_in_memory(const AdamWKernels& kernels, const State& state) {
+  return {adamw_sum(kernels, state.param), adamw_sum(kernels, state.exp_avg), adamw_sum(kernels, state.exp_avg_sq)};
+}
+
+// With eps 0, the lanes beyond the end of a part compute NaN: they must not count.
+TEST(SummedAdamW, ReadsWhatItWroteAndChangesNoBit) {
+  for (const auto* kernels : kernels_of_this_machine())
+    for (const double eps : {1e-8, 0.0})
+      for (const auto size : kSizes) {
+        const auto inputs = make_inputs(size);
+        State plain = inputs.state.clone(), summed = inputs.state.clone();
+        AdamWStep step = kStep;
+        step.eps = eps;
+        AdamWSums before = sums_in_memory(*kernels, summed);
+        for (const auto& grad : inputs.grads) {
+          step.step += 1;
+          own_step(*kernels, plain, grad, step);
+          const auto sums = summed_step(*kernels, summed, grad, step);
+          const std::string what = std::string(kernels->name) + ", " + std::to_string(size) + " elements";
+          expect_same_bits(summed, plain, what);
+          expect_equal(sums.read, before, what + ", read");
+          expect_equal(sums.wrote, sums_in_memory(*kernels, summed), what + ", written");
+          before = sums.wrote;
+        }
+      }
+}
+
+TEST(SummedAdamW, EveryBitThatChangesChangesItsSum) {
+  for (const auto* kernels : kernels_of_this_machine())
+    for (const std::int64_t size : {1, 17, 33, 40}) {
+      const auto values = make_inputs(size).state.param;
+      const auto expected = adamw_sum(*kernels, values);
+      auto* const words = reinterpret_cast<std::uint32_t*>(values.mutable_data_ptr<float>());
+      for (std::int64_t i = 0; i < size; ++i)
+        for (int bit = 0; bit < 32; ++bit) {
+          words[i] ^= std::uint32_t{1} << bit;
+          EXPECT_NE(adamw_sum(*kernels, values), expected) << kernels->name << ", bit " << bit << " of " << i;
+          words[i] ^= std::uint32_t{1} << bit;
+        }
+      // Two signs, which a plain sum of words would not show.
+      if (size > 1) {
+        words[0] ^= 0x80000000U;
+        words[size - 1] ^= 0x80000000U;
+        EXPECT_NE(adamw_sum(*kernels, values), expected) << kernels->name << ", two signs of " << size;
+      }
+    }
+}
+
+TEST(SummedAdamW, AChangeInAnyBlockChangesTheSum) {
+  const auto values = make_inputs(300007).state.param;
+  for (const auto* kernels : kernels_of_this_machine()) {
+    const auto expected = adamw_sum(*kernels, values);
+    for (const std::int64_t at : {0, 32767, 32768, 200000, 300006}) {
+      auto& word = reinterpret_cast<std::uint32_t*>(values.mutable_data_ptr<float>())[at];
+      word ^= 1;
+      EXPECT_NE(adamw_sum(*kernels, values), expected) << kernels->name << ", element " << at;
+      word ^= 1;
+    }
+    EXPECT_EQ(adamw_sum(*kernels, values), expected);
+  }
+}
+
+TEST(SummedAdamW, SumsAreTheSameOnAnyNumberOfThreads) {
+  const auto inputs = make_inputs(300007);
+  const int threads = at::get_num_threads();
+  AdamWStep step = kStep;
+  step.step = 1;
+  for (const auto* kernels : kernels_of_this_machine()) {
+    State one = inputs.state.clone(), three = inputs.state.clone();
+    at::set_num_threads(1);
+    const auto of_one = summed_step(*kernels, one, inputs.grads[0], step);
+    at::set_num_threads(3);
+    const auto of_three = summed_step(*kernels, three, inputs.grads[0], step);
+    expect_same_bits(three, one, kernels->name);
+    expect_equal(of_three.read, of_one.read, kernels->name);
+    expect_equal(of_three.wrote, of_one.wrote, kernels->name);
+  }
+  at::set_num_threads(threads);
+}
+
 TEST(FusedAdamW, TakesContiguousFloatsOfOneShape) {
   const auto fit = at::ones({4, 6});
   const auto takes = [](const at::Tensor& param, const at::Tensor& grad, const at::Tensor& moment) {

@@ -27,4 +27,12 @@ bool takes_adamw(const AdamWTensors& tensors);
 // set (ATEN_CPU_CAPABILITY=default has no fused multiply-adds). It does not depend on the number of threads.
 void adamw(const AdamWKernels& kernels, const AdamWTensors& tensors, const AdamWStep& step);
 
+// Does the same in the same pass over memory, and sets the sums of the bits that it has read and written. They do not
+// depend on the number of threads.
+void adamw_and_sum(const AdamWKernels& kernels, const AdamWTensors& tensors, const AdamWStep& step, AdamWSums& read,
+                   AdamWSums& wrote);
+
+// Returns the sum that adamw_and_sum() would read of a tensor that it takes.
+std::uint64_t adamw_sum(const AdamWKernels& kernels, const at::Tensor& tensor);
+
 }  // namespace titan::kernels

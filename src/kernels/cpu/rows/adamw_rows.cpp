@@ -3,6 +3,7 @@
 #include "kernels/cpu/rows/adamw_rows.h"
 
 #include <cmath>
+#include <type_traits>
 
 #include "kernels/cpu/simd/vector.h"
 
@@ -53,10 +54,38 @@ Factors factors_of(const AdamWStep& step) {
           .descent = static_cast<float>(-(step.lr / correction1))};
 }
 
+// Adds up the bits of vectors.
+class BitSum {
+ public:
+  void add(Vector value) { lanes_ = ((lanes_ << 1) | (lanes_ >> 31)) + reinterpret_cast<Words>(value); }
+  // Adds a vector that has just been stored to `to`; the lanes beyond a part have no place there, and count as zeros.
+  void add_stored(Vector value, const float* /*to*/, Whole) { add(value); }
+  void add_stored(Vector /*value*/, const float* to, Part part) { add(load(to, part)); }
+
+  std::uint64_t total() const {
+    std::uint64_t total = 0;
+    for (Index i = 0; i < kWidth; ++i) total = total * kAdamWSumFactor + lanes_[i];
+    return total;
+  }
+
+ private:
+  Words lanes_ = {};
+};
+
+struct BitSums {
+  BitSum param, exp_avg, exp_avg_sq;
+
+  AdamWSums totals() const { return {param.total(), exp_avg.total(), exp_avg_sq.total()}; }
+};
+
+// For an update whose bits nobody sums.
+struct NoSums {};
+
 // `kEnd`: for the elements left over after ATen's vectors. There ATen's compiler fused the other of the second moment's
-// two multiplications with the addition.
-template <bool kEnd>
-void update_range(Index begin, Index end, const AdamWShard& shard, const AdamWStep& step, const Factors& factors) {
+// two multiplications with the addition. `Sums`: NoSums, or BitSums& to add to.
+template <bool kEnd, typename Sums>
+void update_range(Index begin, Index end, const AdamWShard& shard, const AdamWStep& step, const Factors& factors,
+                  Sums read, Sums wrote) {
   for_vectors(begin, end, [&](Index j, auto lanes) {
     const Vector grad = load(shard.grad + j, lanes) * step.grad_factor;
     const Vector first = load(shard.exp_avg + j, lanes), second = load(shard.exp_avg_sq + j, lanes);
@@ -65,22 +94,51 @@ void update_range(Index begin, Index end, const AdamWShard& shard, const AdamWSt
     const Vector exp_avg_sq = kEnd ? multiply_add(second, spread(factors.beta2), weighted * grad)
                                    : multiply_add(grad, weighted, second * factors.beta2);
     const Vector scale = square_root(exp_avg_sq) / factors.root_correction + factors.eps;
-    const Vector decayed = load(shard.param + j, lanes) * factors.decay;
+    const Vector old = load(shard.param + j, lanes), param = old * factors.decay + exp_avg * factors.descent / scale;
     store(shard.exp_avg + j, exp_avg, lanes);
     store(shard.exp_avg_sq + j, exp_avg_sq, lanes);
-    store(shard.param + j, decayed + exp_avg * factors.descent / scale, lanes);
+    store(shard.param + j, param, lanes);
+    if constexpr (!std::is_same_v<Sums, NoSums>) {
+      read.param.add(old);
+      read.exp_avg.add(first);
+      read.exp_avg_sq.add(second);
+      wrote.param.add_stored(param, shard.param + j, lanes);
+      wrote.exp_avg.add_stored(exp_avg, shard.exp_avg + j, lanes);
+      wrote.exp_avg_sq.add_stored(exp_avg_sq, shard.exp_avg_sq + j, lanes);
+    }
   });
 }
 
-void update(Index count, const AdamWShard& shard, const AdamWStep& step) {
+template <typename Sums>
+void update_all(Index count, const AdamWShard& shard, const AdamWStep& step, Sums read, Sums wrote) {
   const Factors factors = factors_of(step);
   const Index in_vectors = count - count % kAdamWUnit;
-  update_range<false>(0, in_vectors, shard, step, factors);
-  update_range<true>(in_vectors, count, shard, step, factors);
+  update_range<false, Sums>(0, in_vectors, shard, step, factors, read, wrote);
+  update_range<true, Sums>(in_vectors, count, shard, step, factors, read, wrote);
+}
+
+void update(Index count, const AdamWShard& shard, const AdamWStep& step) {
+  update_all<NoSums>(count, shard, step, {}, {});
+}
+
+void update_and_sum(Index count, const AdamWShard& shard, const AdamWStep& step, AdamWSums& read, AdamWSums& wrote) {
+  BitSums of_read, of_wrote;
+  update_all<BitSums&>(count, shard, step, of_read, of_wrote);
+  read = of_read.totals();
+  wrote = of_wrote.totals();
+}
+
+std::uint64_t sum(Index count, const float* values) {
+  BitSum out;
+  const auto add = [&](Index j, auto lanes) { out.add(load(values + j, lanes)); };
+  const Index in_vectors = count - count % kAdamWUnit;  // the vectors are those of an update
+  for_vectors(0, in_vectors, add);
+  for_vectors(in_vectors, count, add);
+  return out.total();
 }
 
 }  // namespace
 
-extern const AdamWKernels kAdamW = {TITAN_STRING(TITAN_ISA), update};
+extern const AdamWKernels kAdamW = {TITAN_STRING(TITAN_ISA), update, update_and_sum, sum};
 
 }  // namespace titan::kernels::TITAN_ISA

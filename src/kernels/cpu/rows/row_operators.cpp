@@ -70,18 +70,30 @@ bool cross_entropy_gradient(const at::Tensor& loss_grad, const at::Tensor& logit
 
 bool adamw_step(const at::Tensor& param, const at::Tensor& grad, const at::Tensor& exp_avg,
                 const at::Tensor& exp_avg_sq, double lr, double beta1, double beta2, double eps, double weight_decay,
-                double step, double grad_factor) {
+                double step, double grad_factor, const std::optional<at::Tensor>& sums) {
   const AdamWTensors tensors{param, grad, exp_avg, exp_avg_sq};
   if (!takes_adamw(tensors)) return false;
-  adamw(best_adamw(), tensors,
-        {.lr = lr,
-         .beta1 = beta1,
-         .beta2 = beta2,
-         .eps = eps,
-         .weight_decay = weight_decay,
-         .step = static_cast<float>(step),
-         .grad_factor = static_cast<float>(grad_factor)});
+  const AdamWStep numbers{.lr = lr,
+                          .beta1 = beta1,
+                          .beta2 = beta2,
+                          .eps = eps,
+                          .weight_decay = weight_decay,
+                          .step = static_cast<float>(step),
+                          .grad_factor = static_cast<float>(grad_factor)};
+  if (!sums) {
+    adamw(best_adamw(), tensors, numbers);
+    return true;
+  }
+  AdamWSums read, wrote;
+  adamw_and_sum(best_adamw(), tensors, numbers, read, wrote);
+  auto* out = sums->mutable_data_ptr<std::int64_t>();
+  for (const AdamWSums& of : {read, wrote})
+    for (const std::uint64_t sum : {of.param, of.exp_avg, of.exp_avg_sq}) *out++ = static_cast<std::int64_t>(sum);
   return true;
+}
+
+std::int64_t sum_of_bits(const at::Tensor& tensor) {
+  return static_cast<std::int64_t>(adamw_sum(best_adamw(), tensor));
 }
 
 }  // namespace
@@ -99,6 +111,7 @@ void register_row_operators(torch::Library& library) {
   library.impl("softmax_stats", stats_of_part);
   library.impl("cross_entropy_backward", cross_entropy_gradient);
   library.impl("adamw", adamw_step);
+  library.impl("adamw_sum", sum_of_bits);
 }
 
 }  // namespace titan::kernels

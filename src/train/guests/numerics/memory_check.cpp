@@ -47,19 +47,28 @@ std::vector<std::string> changed_between(const MemoryHashes& before, const Memor
   return changed;
 }
 
-MemoryHashes MemoryCheck::hash(bool with_state) {
+MemoryHashes MemoryCheck::hash(bool with_state, const LeavesOut& leaves_out) {
   MemoryHashes out;
   out.has_state = with_state;
   const auto add = [&](std::string name, const at::Tensor& tensor) {
     out.tensors.push_back(std::move(name));
     out.hashes.push_back(bits_hash_(tensor));
   };
+  const auto& trained = optimizer_.parameters();
+  std::vector<bool> is_left_out(trained.size());
+  std::set<std::string> weights_left_out;
+  for (std::size_t i = 0; i < trained.size(); ++i) {
+    is_left_out[i] = leaves_out && leaves_out(i);
+    if (is_left_out[i]) weights_left_out.insert(trained[i].fqn);
+  }
   for (const auto& each : parameters_)
-    if (each.local) add(each.fqn, each.local->tensor());
+    if (each.local && !weights_left_out.contains(each.fqn)) add(each.fqn, each.local->tensor());
   if (!with_state) return out;
-  for (std::size_t i = 0; i < optimizer_.parameters().size(); ++i)
+  const auto summed = optimizer_.summed_state();
+  for (std::size_t i = 0; i < trained.size(); ++i)
     for (const auto& state : optimizer_.state(i))
-      add(state.name + " of " + optimizer_.parameters()[i].fqn, state.tensor);
+      if (!is_left_out[i] || std::ranges::count(summed, state.name) == 0)
+        add(state.name + " of " + trained[i].fqn, state.tensor);
   return out;
 }
 

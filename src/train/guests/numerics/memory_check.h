@@ -3,6 +3,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,9 +34,12 @@ class MemoryCheck {
   MemoryCheck(const RunParameters& parameters, optim::Optimizer& optimizer)
       : parameters_(parameters), optimizer_(optimizer) {}
 
+  // Says of a parameter of the optimizer, by its index, that its weight and its summed_state() need no hash.
+  using LeavesOut = std::function<bool(std::size_t index)>;
+
   // Hashes this rank's shards of all weights, frozen ones too, and, if `with_state`, the state that the optimizer keeps
   // for them, its step counters too. Costs a pass over these tensors. Does not wait for a device.
-  MemoryHashes hash(bool with_state);
+  MemoryHashes hash(bool with_state, const LeavesOut& leaves_out = {});
 
  private:
   const RunParameters& parameters_;

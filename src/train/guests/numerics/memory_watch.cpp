@@ -10,9 +10,10 @@
 
 namespace titan::train {
 
-// Something was loaded before this step, or drawn, or the run went back, unless the hashes of the last step are noted.
+// Something was loaded before this step, or drawn, or the run went back, unless the last step is the one seen last.
 void MemoryWatch::before_step() {
   if (noted_ && noted_->step != parts_.finished_steps) noted_.reset();
+  if (parts_.updates && last_updated_ != parts_.finished_steps) parts_.updates->reset();
   if (!is_checked(parts_.finished_steps + 1)) return;
   if (!noted_) note(parts_.finished_steps);
   if (parts_.gathers) parts_.gathers->begin();
@@ -20,8 +21,19 @@ void MemoryWatch::before_step() {
 
 void MemoryWatch::note(std::int64_t finished_steps) {
   const PhaseScope phase(Phase::kLog);
+  std::vector<bool> covered;
+  const auto leaves_out = [&](std::size_t index) {
+    covered.push_back(parts_.updates && parts_.updates->covers(index));
+    return covered.back();
+  };
   // Before the first update the optimizer may not have allocated its state, and its memory serves the first backward.
-  noted_ = {finished_steps, parts_.check.hash(/*with_state=*/finished_steps > 0)};
+  auto hashes = parts_.check.hash(/*with_state=*/finished_steps > 0, leaves_out);
+  noted_ = {finished_steps, std::move(hashes), std::move(covered)};
+}
+
+// Returns the hashes of what note() has hashed.
+MemoryHashes MemoryWatch::hash_again() {
+  return parts_.check.hash(noted_->hashes.has_state, [this](std::size_t index) { return noted_->covered.at(index); });
 }
 
 // A save in progress has read the same memory by then, so that it is watched as long as it is read.
@@ -30,19 +42,21 @@ at::Tensor MemoryWatch::before_update(const StepView& /*step*/) {
   const PhaseScope phase(Phase::kLog);
   if (parts_.gathers) changed_in_step_ = parts_.gathers->end();
   parts_.checkpointer.wait_staged();
-  now_ = parts_.check.hash(noted_->hashes.has_state);
+  now_ = hash_again();
   return {};
 }
 
 Verdict MemoryWatch::after_step(const StepView& step) {
-  if (now_) {
-    const PhaseScope phase(Phase::kLog);
-    auto changed = changed_between(noted_->hashes, *now_);
-    now_.reset();
-    changed.insert(changed.end(), changed_in_step_.begin(), changed_in_step_.end());
-    changed_in_step_.clear();
-    if (is_any(!changed.empty())) return handle(step, gather_changes(changed, parts_.world));
-  }
+  const PhaseScope phase(Phase::kLog);
+  const bool is_compared = parts_.updates || now_;  // the same on all ranks
+  auto changed = std::exchange(changed_in_step_, {});
+  const auto add = [&](const std::vector<std::string>& more) {
+    changed.insert(changed.begin(), more.begin(), more.end());
+  };
+  if (now_) add(changed_between(noted_->hashes, *std::exchange(now_, std::nullopt)));
+  if (parts_.updates) add(parts_.updates->changed_before_update());
+  last_updated_ = step.number;
+  if (is_compared && is_any(!changed.empty())) return handle(step, gather_changes(changed, parts_.world));
   noted_.reset();
   if (is_checked(step.number + 1)) note(step.number);
   return Verdict::go_on();
@@ -56,10 +70,11 @@ bool MemoryWatch::is_any(bool mine) const {
 }
 
 // The checkpoint of the last step was written while the bit changed, so it may hold the changed one. Those before it
-// were saved before the hashes that were found unchanged since.
+// were saved before what was found unchanged since.
 bool MemoryWatch::accepts(std::int64_t step) {
-  if (step != noted_->step) return true;
-  return !is_any(!changed_between(noted_->hashes, parts_.check.hash(noted_->hashes.has_state)).empty());
+  if (step != last_updated_ - 1) return true;
+  const bool is_changed = noted_ && !changed_between(noted_->hashes, hash_again()).empty();
+  return !is_any(is_changed || (parts_.updates && !parts_.updates->changed_in_restored().empty()));
 }
 
 Verdict MemoryWatch::handle(const StepView& step, const MemoryReport& report) {
@@ -73,7 +88,7 @@ Verdict MemoryWatch::handle(const StepView& step, const MemoryReport& report) {
     spdlog::error(
         "step {}: bits in memory have changed that nothing wrote, after the update of step {} and before that of step "
         "{}: {}. This step is not saved",
-        step.number, noted_->step, step.number, what);
+        step.number, step.number - 1, step.number, what);
   const bool is_back = parts_.checkpointer.saves() &&
                        parts_.run_again(step.number, [this](std::int64_t saved) { return accepts(saved); });
   noted_.reset();
