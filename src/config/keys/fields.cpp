@@ -323,7 +323,7 @@ class Table {
     add(KEY(debug.deterministic_warn_only), "only warn where an operator has no deterministic form", kAny, not_built("an operator without a deterministic form is an error under debug.deterministic"));
     add(KEY(debug.moe_force_load_balance), "deal tokens to experts in turn", kAny, no_effect("no model here has experts"));
     add(KEY(debug.checksum_freq), "steps between two records of checksums of every parameter and gradient, for titan-train compare, and between two comparisons of the copies that ranks hold, which every save makes, too; 0: none (not a key of TorchTitan)", at_least(0), kSupported);
-    add(KEY(debug.memory_check_freq), "steps between two checks that no bit of weights, optimizer state and gradients has changed while nothing wrote them; 0: none (not a key of TorchTitan)", at_least(0), kSupported);
+    add(KEY(debug.memory_check_freq), "above 0: each update on a CPU checks that no bit of weights and moments has changed while nothing wrote it, and every so many steps gathered weights, gradients and the rest are checked; 0: no checks (not a key of TorchTitan)", at_least(0), kSupported);
 
     add(KEY(cpu.kernels), "on CPU; own: this program's causal attention, RMSNorm, rotary embedding, SwiGLU, cross entropy, AdamW, and products in 16 bits where PyTorch's are slow; aten: PyTorch's (not a key of TorchTitan)", one_of({"own", "aten"}), kSupported);
     add(KEY(cpu.mkl_path), "code of MKL for float32 products; by_instructions: what the processor can run; by_vendor: MKL's choice, slow on processors that are not Intel's (not a key of TorchTitan)", one_of({"by_instructions", "by_vendor"}), kSupported);
