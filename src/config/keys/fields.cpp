@@ -264,8 +264,8 @@ class Table {
   }
 
   void add_comm() {
-    add(KEY(comm.init_timeout_seconds), "timeout of communication up to the end of the first step", at_least(1), kSupported);
-    add(KEY(comm.train_timeout_seconds), "timeout after it", at_least(1), kSupported);
+    add(KEY(comm.init_timeout_seconds), "timeout of communication up to the end of the first step, and of saves in the background, whose ranks may be slow at different times", at_least(1), kSupported);
+    add(KEY(comm.train_timeout_seconds), "timeout after the first step", at_least(1), kSupported);
     add(KEY(comm.trace_buf_size), "last collectives in the file that each rank writes when one does not end; 0: no file", at_least(0), kSupported);
     add(KEY(comm.save_traces_folder), "where these files go, under job.dump_folder", kNonEmpty, kSupported);
     add(KEY(comm.save_traces_file_prefix), "start of their names, before the rank", kAny, kSupported);

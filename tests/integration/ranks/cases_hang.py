@@ -87,6 +87,26 @@ def hang_in_a_save(context, transport):
     check_hang(context, jobs, "save", AWAY.format(phase="checkpoint"))
 
 
+@case(180)
+def hang_in_a_background_save(context):
+    """A rank that hangs in a save in the background is named after the limit of the start, while all wait for that save."""
+    for limit_s in (8, 60):  # on a busy machine the start itself may take longer than the first
+        name = f"background{limit_s}"
+        gate = Gate(context, name)
+        is_there = gate.path.with_name(gate.path.name + ".reached").exists
+        words = ["--config", write_job(context, name, steps=FOREVER), *SAVE, "--checkpoint.async_mode", "async", "--checkpoint.interval", 2]
+        words += ["--comm.init_timeout_seconds", limit_s, "--comm.train_timeout_seconds", 100_000]
+        fault = faults(context, gate.rule("rank=1 call=write path=*/checkpoint/step-2.tmp/*"))
+        jobs = start_plain(context, 2, words, variables={1: fault})
+        wait_until(lambda: is_there() or jobs[0].process.poll() is not None, 90, "no rank came to its save")
+        if is_there():
+            break
+    for rank, job in enumerate(jobs):
+        code = job.wait(90)
+        expect(code == 3, f"rank {rank} exited with {code}, expected 3\n{job.tail()}")
+        check_reason(job.errors(), rf"(?m)^titan-train: rank {rank}: stops: rank 1: has not come to a collective in the background, while rank 0 waits for it in .* of 'checkpoint'; its own step is ")
+
+
 @case(120)
 def hang_without_files(context):
     """With comm.trace_buf_size = 0 a hang is reported as well, and nothing is written."""

@@ -12,6 +12,7 @@ from harness import faults, kill, read_rows, state_of, wait_until
 
 SAVED, PEER_FAILED, FAILED = 75, 3, 1
 HANG_LIMIT_S = 4
+HANG_START_LIMIT_S = 60  # of the start, and of saves in the background
 FLIPPED = "layers.0.attention.wo.weight"
 FLIPPED_BYTES = 256
 
@@ -23,7 +24,7 @@ class Start:
         self.soak, self.mesh, self.draw = soak, mesh, soak.draw
         self.rank = self.draw.randrange(mesh.ranks)  # the one that the fault is of
         self.rules, self.variables = [], {}
-        self.limit_s = None  # of a step, where a rank hangs
+        self.limits_s = None  # of the start and of a step, where a rank hangs
         self.row = self.draw.randrange(1, 12)  # the deed comes after so many rows of this start
         self.deed = None
         self.codes, self.is_ended = {SAVED}, False  # is_ended: the fault itself ends it
@@ -128,7 +129,7 @@ def exit_seven(start):
 @fault("hang", lambda soak, mesh: mesh.ranks > 1)
 def hang(start):
     """A rank stops for good; the others end after their time limit and name it."""
-    start.limit_s = HANG_LIMIT_S
+    start.limits_s = HANG_START_LIMIT_S, HANG_LIMIT_S
     start.deed = lambda: start.signal_rank(signal.SIGSTOP)
     start.ends_with(PEER_FAILED)
 

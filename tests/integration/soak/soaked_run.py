@@ -33,7 +33,7 @@ MODEL += ["--lr_scheduler.warmup_steps", 50, "--lr_scheduler.total_steps", ENDLE
 # The order of the data must not depend on the mesh.
 MODEL += ["--training.dataset", "jsonl", "--training.global_batch_size", 8, "--training.mixed_precision_param", "float32"]
 MODEL += [*SAVE, "--checkpoint.keep_latest_k", 3]
-NO_LIMIT_S = 100_000  # where no rank hangs, a busy machine must end nothing
+NO_LIMITS_S = 100_000, 100_000  # where no rank hangs, a busy machine must end nothing
 RARE = {"hang": 0.2}  # takes as long as ten other faults
 MOST_STEPS_TO_GO_ON = 3  # of the last start, which nothing disturbs
 
@@ -84,11 +84,11 @@ class SoakedRun:
         for path in self.copies.iterdir():
             shutil.rmtree(path)
 
-    def words(self, config, mesh, interval, mode="disabled", limit_s=NO_LIMIT_S, copies=0, checks=0):
+    def words(self, config, mesh, interval, mode="disabled", limits_s=NO_LIMITS_S, copies=0, checks=0):
         save = ["--checkpoint.interval", interval, "--checkpoint.async_mode", mode]
         save += ["--checkpoint.memory_interval", copies, "--checkpoint.memory_folder", self.copies]
         save += ["--debug.memory_check_freq", checks]
-        limits = ["--comm.init_timeout_seconds", NO_LIMIT_S, "--comm.train_timeout_seconds", limit_s]
+        limits = ["--comm.init_timeout_seconds", limits_s[0], "--comm.train_timeout_seconds", limits_s[1]]
         return ["--config", config, *MODEL, *save, *limits, *MESHES[mesh].words]
 
     def next(self):
@@ -116,7 +116,7 @@ class SoakedRun:
             self.damaged.add(identity(start.damaged))
         interval, mode = self.draw.choice([1, 2, 3, 5]), self.draw.choice(["disabled", "async"])
         copies, checks = self.draw.choice([0, 1, 2]), self.draw.choice([0, 1])
-        words = self.words(self.config, mesh, interval, mode, start.limit_s or NO_LIMIT_S, copies, checks)
+        words = self.words(self.config, mesh, interval, mode, start.limits_s or NO_LIMITS_S, copies, checks)
         began = time.monotonic()
         try:
             code = self.run(start, f"start-{number}", words)
