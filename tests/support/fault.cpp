@@ -19,7 +19,7 @@
 //   do=exit:N      exit(N), before the call
 //   do=_exit:N     the same without handlers and destructors
 //   do=gate:FILE   makes FILE.reached after the call, then waits until FILE.go exists; FILE.signalled shows that a
-//                  handler of this program has run meanwhile
+//                  handler of this program for signals of others has run meanwhile
 //   do=errno:N     fails with that errno: the n-th call and every later one, or `times` calls
 //   do=spoil:FILE  overwrites with NaN every place of this process's memory that holds the bytes of FILE, the float32
 //                  values of a tensor; set TITAN_HOST_ARENA=0, since a large range takes long to search
@@ -29,7 +29,8 @@
 //   do=log:FILE    appends "CALL PATH" to FILE: every call from the n-th on
 //   once=FILE      the rule does nothing if FILE exists or cannot be made: once for all processes and restarts
 //
-// It acts only in titan-train and checkpoint_tool, not in Python or launchers that are preloaded with it.
+// Calls of signal handlers do not count. It acts only in titan-train and checkpoint_tool, not in Python or launchers
+// that are preloaded with it.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <fnmatch.h>
@@ -154,13 +155,26 @@ void append(const std::string& path, const std::string& line) {
 }
 
 // The program's own handlers, and the file that shows that one of them ran: empty until a thread waits at a gate.
-void (*handlers[NSIG])(int);
+struct sigaction handlers[NSIG];
 char signalled[PATH_MAX];
 
-void handle(int number) {
-  handlers[number](number);
+// Counts the handlers that run on this thread. Their calls match no rule: matching allocates, and a signal may come
+// while malloc() holds its lock.
+__attribute__((tls_model("initial-exec"))) thread_local int running_handlers = 0;
+
+bool has_rules() { return !rules().empty() && running_handlers == 0; }
+
+void handle(int number, siginfo_t* info, void* context) {
+  const struct sigaction& own = handlers[number];
+  const bool is_plain = !(own.sa_flags & SA_SIGINFO);  // those with more arguments are of crashes and stacks
+  ++running_handlers;
+  if (is_plain)
+    own.sa_handler(number);
+  else
+    own.sa_sigaction(number, info, context);
+  --running_handlers;
   const int saved = errno;
-  if (*signalled) make_file(signalled, 0);
+  if (is_plain && *signalled) make_file(signalled, 0);
   errno = saved;
 }
 
@@ -260,7 +274,6 @@ bool is_quiet(std::string_view call) {
 class Call {
  public:
   Call(const char* name, const std::string& path) {
-    if (rules().empty()) return;
     for (auto& rule : rules()) {
       const bool is_any = rule.calls.empty() && !is_quiet(name);
       if (!is_any && rule.calls.find("+" + std::string(name) + "+") == std::string::npos) continue;
@@ -301,7 +314,7 @@ Function* next(const char* name) {
 }
 
 int open_by(int (*real)(const char*, int, ...), const char* path, int flags, mode_t mode) {
-  if (rules().empty()) return real(path, flags, mode);
+  if (!has_rules()) return real(path, flags, mode);
   const Call call((flags & O_ACCMODE) == O_RDONLY ? "open_read" : "open", path_at(AT_FDCWD, path));
   return call.fails() ? -1 : real(path, flags, mode);
 }
@@ -311,7 +324,7 @@ int open_by(int (*real)(const char*, int, ...), const char* path, int flags, mod
 // Applies the rules, and calls the next function of the same name, after this library.
 #define TITAN_FAULT_PASS_ON(function, name, path, ...)          \
   static const auto real = next<decltype(function)>(#function); \
-  if (rules().empty()) return real(__VA_ARGS__);                \
+  if (!has_rules()) return real(__VA_ARGS__);                   \
   const Call call(name, path);                                  \
   return call.fails() ? static_cast<decltype(real(__VA_ARGS__))>(-1) : real(__VA_ARGS__)
 
@@ -360,7 +373,7 @@ int mkdir(const char* path, mode_t mode) noexcept {
 
 int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*body)(void*), void* argument) noexcept {
   static const auto real = next<decltype(pthread_create)>("pthread_create");
-  if (rules().empty()) return real(thread, attributes, body, argument);
+  if (!has_rules()) return real(thread, attributes, body, argument);
   const Call call("thread", "");
   return call.fails() ? call.error() : real(thread, attributes, body, argument);
 }
@@ -381,11 +394,12 @@ time_t time(time_t* now) noexcept {
 int sigaction(int number, const struct sigaction* action, struct sigaction* before) noexcept {
   static const auto real = next<decltype(sigaction)>("sigaction");
   const bool is_handler =
-      action && !(action->sa_flags & SA_SIGINFO) && action->sa_handler != SIG_DFL && action->sa_handler != SIG_IGN;
+      action && ((action->sa_flags & SA_SIGINFO) || (action->sa_handler != SIG_DFL && action->sa_handler != SIG_IGN));
   if (rules().empty() || !is_handler) return real(number, action, before);
-  handlers[number] = action->sa_handler;
+  handlers[number] = *action;
   struct sigaction own = *action;
-  own.sa_handler = handle;
+  own.sa_flags |= SA_SIGINFO;
+  own.sa_sigaction = handle;
   return real(number, &own, before);
 }
 

@@ -4,7 +4,7 @@ import signal
 from cases_failure import check_reason
 from checkpoint_tools import SAVE, check_intact
 from fixtures import write_job
-from harness import case, expect, start_plain
+from harness import Gate, at_row, case, expect, faults, kill, start_plain
 
 HANG_S, NO_LIMIT_S = 4, 100_000  # where nothing hangs, a busy machine must end nothing
 SOCKETS = {"TITAN_SHARED_MEMORY": "0"}
@@ -44,3 +44,20 @@ def fault_at_a_collective(context, fault):
     check_reason(text, reason)
     for path in (context.dump("run") / "checkpoint").glob("step-*[0-9]"):
         check_intact(path)
+
+
+@case(60)
+def calls_of_handlers_match_no_rule(context):
+    """A signal may come while its thread is in malloc(): what its handler writes is not looked up among the rules, which
+    would allocate, and wait for ever for a lock that the thread itself holds."""
+    gate, logged, errors = Gate(context, "row"), context.folder / "logged", context.folder / "logs/rank0.err"
+    env = faults(context, gate.rule(at_row(2)), f"call=write path={errors} do=log:{logged}", f"call=write path=*metrics.jsonl do=log:{logged}")
+    (job,) = start_plain(context, 1, ["--config", write_job(context, "asked", steps=30), *SAVE], variables={0: env})
+    gate.wait(job)
+    kill(job.process.pid, signal.SIGTERM)
+    gate.wait(job, happened="signalled")
+    gate.open()
+    code = job.wait()
+    expect(code == 75 and "SIGTERM" in errors.read_text(), f"exit code {code}, expected 75\n{job.tail()}")
+    calls = set(logged.read_text().splitlines())
+    expect(calls == {f"write {context.dump('asked') / 'metrics.jsonl'}"}, f"found {sorted(calls)}")
