@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "base/limits/system_file.h"
 #include "base/text.h"
 
 namespace titan {
@@ -11,25 +12,11 @@ namespace {
 // Version 1 says a number of this size for "no limit".
 constexpr std::int64_t kNoGroupLimit = std::int64_t{1} << 60;
 
-std::optional<std::int64_t> number_in(const std::string& path) {
-  std::int64_t value = 0;
-  std::ifstream file(path);
-  return file >> value ? std::optional(value) : std::nullopt;  // "max" is not a number
-}
-
-// Returns the value of `name` in a file of lines "NAME VALUE"; 0 if there is none.
-std::int64_t value_of(const std::string& path, std::string_view name) {
-  std::int64_t value = 0;
-  std::ifstream file(path);
-  for (std::string found; file >> found >> value;)
-    if (found == name) return value;
-  return 0;
-}
-
 // Returns the bytes of files that are cached for the group and the groups below it. Shared memory is not among them.
 std::int64_t cached_files(const std::string& folder, bool is_version_1) {
   const std::string begin = is_version_1 ? "total_" : "", path = folder + "/memory.stat";
-  return value_of(path, begin + "active_file") + value_of(path, begin + "inactive_file");
+  return number_after(path, begin + "active_file").value_or(0) +
+         number_after(path, begin + "inactive_file").value_or(0);
 }
 
 }  // namespace
@@ -74,7 +61,7 @@ std::optional<GroupMemory> tightest_group_memory() {
 std::int64_t memory_kills_of_group() {
   for (const std::string& folder : control_group_folders("memory"))
     for (const char* name : {"/memory.events", "/memory.oom_control"})
-      if (std::ifstream(folder + name)) return value_of(folder + name, "oom_kill");
+      if (std::ifstream(folder + name)) return number_after(folder + name, "oom_kill").value_or(0);
   return 0;
 }
 

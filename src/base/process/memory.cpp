@@ -1,11 +1,11 @@
 #include "base/process/memory.h"
 
 #include <algorithm>
-#include <fstream>
 #include <limits>
 #include <string>
 
 #include "base/limits/control_group.h"
+#include "base/limits/system_file.h"
 #include "base/process/processors.h"
 #include "base/text.h"
 
@@ -19,13 +19,8 @@ constexpr std::int64_t kRankBytes = 200LL << 20;
 constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max();
 
 std::int64_t available_bytes() {
-  std::ifstream file("/proc/meminfo");
-  std::string name, unit;
-  for (std::int64_t value = 0; file >> name >> value;) {
-    if (name == "MemAvailable:") return value * 1024;
-    std::getline(file, unit);
-  }
-  return kUnlimited;
+  const auto kibibytes = number_after("/proc/meminfo", "MemAvailable:");
+  return kibibytes ? *kibibytes * 1024 : kUnlimited;
 }
 
 }  // namespace
@@ -50,12 +45,7 @@ FreeMemory free_memory() {
 }
 
 MemoryKills memory_kills() {
-  MemoryKills kills{.of_group = memory_kills_of_group()};
-  std::ifstream file("/proc/vmstat");
-  std::string name;
-  for (std::int64_t value = 0; file >> name >> value;)
-    if (name == "oom_kill") kills.of_machine = value;
-  return kills;
+  return {.of_group = memory_kills_of_group(), .of_machine = number_after("/proc/vmstat", "oom_kill").value_or(0)};
 }
 
 std::string memory_kills_since(const MemoryKills& before) {
