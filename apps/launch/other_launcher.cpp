@@ -13,7 +13,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "apps/launch/run_progress.h"
+#include "apps/launch/launch_local.h"
 #include "apps/launch/supervisor.h"
 #include "base/clock.h"
 #include "base/env.h"
@@ -70,24 +70,24 @@ Words::const_iterator find_program(const Words& command) {
   return found;
 }
 
-config::LoadedConfig load(const Words& args, std::int64_t max_restarts) {
+config::JobConfig load(const Words& args, std::int64_t max_restarts) {
   if (!args.empty() && config::find_command(args[0]) != nullptr)
     throw ConfigError("supervise: the command starts `titan-train " + args[0] + "`; expected a training run");
   const auto command_line = config::parse_command_line(args);
   config::throw_if_wrong(command_line.errors);
   if (command_line.max_restarts.value_or(0) > 0)
     throw ConfigError("supervise: the command has --max-restarts itself: leave one of the two out");
-  auto loaded = config::load_job_config(command_line, command_line.nproc);
+  const auto loaded = config::load_job_config(command_line, command_line.nproc);
   try {
     check_saves(max_restarts, loaded.config);
   } catch (const ConfigError& error) {
     throw ConfigError(config::with_location(error, loaded.origins));
   }
-  return loaded;
+  return loaded.config;
 }
 
-}  // namespace
-
+// Runs the command to its end with the terminal and the environment of this process. Passes on the first signal that
+// asks to stop. A command that a signal ended has exit code 128 + signal.
 RanksEnd run_command(const Words& command) {
   const pid_t pid = start(command);
   if (pid < 0) throw ConfigError("supervise: cannot start " + command[0] + ": " + std::strerror(errno));
@@ -107,25 +107,25 @@ RanksEnd run_command(const Words& command) {
   return end;
 }
 
+}  // namespace
+
 int supervise_command(const Words& command, std::int64_t max_restarts) {
   if (const auto env = detect_launch(); env.launcher != Launcher::kAlone)
     throw ConfigError(std::string("supervise starts a launcher, and ") + to_string(env.launcher) +
                       " has started this process as a rank: start `titan-train supervise` once, in front of it");
   const auto program = find_program(command);
   const Words before(command.begin(), program + 1), args(program + 1, command.end());
-  const config::JobConfig config = load(args, max_restarts).config;
-  const bool may_overwrite = std::ranges::find(args, "--overwrite") != args.end();
+  const config::JobConfig config = load(args, max_restarts);
   Supervised run{.ranks = 0,
                  .limits = {.max_restarts = max_restarts},
                  .folder = config.job.dump_folder,
                  .checkpoints = config::checkpoint_folder(config),
-                 .has_memory_copies = config.checkpoint.memory_interval > 0};
-  run.run = [&](std::int64_t, std::int64_t start, bool has_rows) {
+                 .has_memory_copies = config.checkpoint.memory_interval > 0,
+                 .overwrites = std::ranges::find(args, "--overwrite") != args.end()};
+  run.run = [&](std::int64_t, std::int64_t start, bool may_overwrite) {
     if (start == 1) return run_command(command);
     Words words = before;
-    std::ranges::copy(
-        arguments_of_restart(args, (has_rows || may_overwrite) && newest_saved_step(run.checkpoints) == 0),
-        std::back_inserter(words));
+    std::ranges::copy(arguments_of_restart(args, may_overwrite), std::back_inserter(words));
     return run_command(words);
   };
   return supervise(run);

@@ -5,14 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/launch/launch_local.h"
-
 namespace titan {
-
-// Runs `command`, a program in PATH and its arguments, to its end with the terminal and the environment of this
-// process. Passes on the first signal that asks to stop. A command that a signal ended has exit code 128 + signal. Call
-// it before any thread is started. Throws ConfigError if the program cannot be started.
-RanksEnd run_command(const std::vector<std::string>& command);
 
 // Runs `command`, which starts titan-train with a job that saves checkpoints, and again after a failure, at most
 // `max_restarts` times. Returns the exit code of its last start. Call it before any thread is started, after

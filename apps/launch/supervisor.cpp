@@ -65,7 +65,8 @@ class Supervisor {
     start.saved_before = history_.empty() ? newest_saved_step(run_.checkpoints) : last().saved_after;
     const double begin = unix_now();
     if (history_.empty()) first_begin_ = begin;
-    start.end = run_.run(ranks_, std::ssize(history_) + 1, has_rows_);
+    const bool may_overwrite = (has_rows_ || run_.overwrites) && newest_saved_step(run_.checkpoints) == 0;
+    start.end = run_.run(ranks_, std::ssize(history_) + 1, may_overwrite);
     start.last_step = last_step_since(run_.folder, begin);
     has_rows_ = has_rows_ || start.last_step.has_value();
     start.saved_after =
@@ -241,10 +242,10 @@ int supervise_local(const std::vector<std::string>& args, const config::CommandL
                  .folder = config.job.dump_folder,
                  .checkpoints = config::checkpoint_folder(config),
                  .has_memory_copies = config.checkpoint.memory_interval > 0,
+                 .overwrites = command_line.overwrite,
                  .uses_gpus = gpus > 0};
-  run.run = [&](std::int64_t number, std::int64_t start, bool has_rows) {
+  run.run = [&](std::int64_t number, std::int64_t start, bool may_overwrite) {
     if (start == 1) return launch_local(arguments_of_ranks(args), number);
-    const bool may_overwrite = (has_rows || command_line.overwrite) && newest_saved_step(run.checkpoints) == 0;
     return launch_local(arguments_of_restart(arguments_of_ranks(args), may_overwrite), number);
   };
   run.why_not = [&](std::int64_t number) -> std::string {

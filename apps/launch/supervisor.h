@@ -33,10 +33,11 @@ struct Supervised {
   std::filesystem::path folder = {};       // job.dump_folder
   std::filesystem::path checkpoints = {};  // where the run saves
   bool has_memory_copies = false;          // a start may go on from a newer step than that of the newest checkpoint
+  bool overwrites = false;                 // the first start has --overwrite
   bool uses_gpus = false;
-  // Starts so many ranks, and waits until they have ended. `start`: its number, from 1. `has_rows`: an earlier start of
-  // this supervisor has written rows.
-  std::function<RanksEnd(std::int64_t ranks, std::int64_t start, bool has_rows)> run = {};
+  // Starts so many ranks, and waits until they have ended. `start`: its number, from 1. `may_overwrite`: there is no
+  // checkpoint, and what else is there is of an earlier start or may be written over by --overwrite.
+  std::function<RanksEnd(std::int64_t ranks, std::int64_t start, bool may_overwrite)> run = {};
   // Returns why the run cannot have so many ranks now, on this machine or at all; empty if it can.
   std::function<std::string(std::int64_t ranks)> why_not = {};
 };
