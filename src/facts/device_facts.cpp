@@ -20,13 +20,17 @@ struct Row {
 // The first matching row counts, so a model's variants come before it, the most specific first.
 //
 // Memory is the value that drivers report, the smallest if they differ: a vendor's "80 GB" is 80 GiB minus the memory
-// that the driver and error correction keep. For a card with two devices it is the memory of one.
+// that the driver and error correction keep. For a card with two devices it is the memory of one. A GH200's "480 GB"
+// are its processor's.
 //
 // Peaks are from vendors' data sheets, without sparsity. GeForce cards have none here, because slower chips for laptops
 // and for single markets share their names. Devices before NVIDIA's compute capability 8.0 and AMD's MI200 do not
 // compute in bfloat16.
 constexpr Row kRows[] = {
+    {"GB200", {}, 184.3, 2500},
     {"B200", {}, 178.3, 2250},
+    {"GH200", {"144G"}, 0, 989},
+    {"GH200", {}, 94.5, 989},
     {"H200", {}, 139.7, 989},
     {"H100", {"NVL"}, 93.1, 835},
     {"H100", {"PCIE"}, 79.1, 756},
@@ -58,6 +62,9 @@ constexpr Row kRows[] = {
     {"MI355X", {}, 287.9, 2500},
 };
 
+// True if the name is that of a slice of a device, as in "NVIDIA A100-SXM4-40GB MIG 1g.5gb".
+bool names_slice(std::string_view capitals) { return capitals.find(" MIG ") != std::string_view::npos; }
+
 bool names_model(std::string_view name, std::string_view model) {
   for (auto at = name.find(model); at != std::string_view::npos; at = name.find(model, at + 1)) {
     const auto end = at + model.size();
@@ -77,6 +84,7 @@ std::optional<DeviceFacts> find_device_facts(std::string_view name) {
     return names_model(capitals, each.model) && std::ranges::all_of(each.variants, has);
   });
   if (row == std::end(kRows)) return std::nullopt;
+  if (names_slice(capitals)) return DeviceFacts{row->model, 0, 0, row->has_bfloat16};
   return DeviceFacts{row->model, static_cast<std::int64_t>(row->gib * 0x1p30), row->teraflops * 1e12,
                      row->has_bfloat16};
 }

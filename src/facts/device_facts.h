@@ -16,8 +16,8 @@ struct DeviceFacts {
 };
 
 // Returns the facts of the device that `name` names in any case: "NVIDIA A100-SXM4-80GB", "h200". A model's name
-// matches only if no digit follows it: an H100SXM is an H100, an "RTX A1000" is not an A100. nullopt if the device is
-// not in the table.
+// matches only if no digit follows it: an H100SXM is an H100, an "RTX A1000" is not an A100. Memory and peak of a slice
+// of a device (MIG) are not known. nullopt if the device is not in the table.
 std::optional<DeviceFacts> find_device_facts(std::string_view name);
 
 // Returns the models whose memory is known, each once, in the order of the table.

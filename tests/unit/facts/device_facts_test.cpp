@@ -52,6 +52,25 @@ TEST(DeviceFacts, LettersMayFollowAModelAndDigitsMayNot) {
   EXPECT_EQ(find_device_facts("NVIDIA L40S")->model, "L40S");
 }
 
+// The names of these modules contain the names of other models, with more memory or a lower peak.
+TEST(DeviceFacts, WithAProcessorOnTheModuleIsAnotherDevice) {
+  EXPECT_EQ(find_device_facts("NVIDIA GH200 480GB")->model, "GH200");
+  EXPECT_NEAR(gib("NVIDIA GH200 480GB"), 94.5, 0.1);
+  EXPECT_EQ(gib("NVIDIA GH200 144G HBM3e"), 0);
+  EXPECT_EQ(device_peak_flops("NVIDIA GH200 480GB", "bfloat16"), 989e12);
+  EXPECT_NEAR(gib("NVIDIA GB200"), 184.3, 0.1);
+  EXPECT_EQ(device_peak_flops("NVIDIA GB200", "bfloat16"), 2.5e15);
+}
+
+// A slice has an unknown part of the device: against the whole device's peak its utilization would be too low.
+TEST(DeviceFacts, OfASliceAreNotThoseOfTheDevice) {
+  for (const char* name : {"NVIDIA H100 80GB HBM3 MIG 1g.10gb", "NVIDIA A100-SXM4-40GB MIG 3g.20gb"}) {
+    EXPECT_EQ(device_peak_flops(name, "bfloat16"), std::nullopt) << name;
+    EXPECT_EQ(gib(name), 0) << name;
+    EXPECT_TRUE(find_device_facts(name)->has_bfloat16) << name;
+  }
+}
+
 TEST(DeviceFacts, OldDevicesComputeInFloat16Alone) {
   for (const char* name : {"Tesla T4", "Tesla V100-SXM2-32GB", "Tesla P100-PCIE-16GB", "Tesla P40", "AMD MI50"})
     EXPECT_FALSE(find_device_facts(name)->has_bfloat16) << name;
@@ -71,8 +90,8 @@ TEST(DeviceFacts, NoPeakForWhatIsNotKnown) {
 
 TEST(DeviceFacts, ListsEveryModelWithMemoryOnce) {
   EXPECT_THAT(models_with_known_memory(),
-              testing::ElementsAre("B200", "H200", "H100", "H20", "A100", "A10G", "A10", "L40S", "L4", "T4", "V100",
-                                   "4090", "5090", "MI250X", "MI300X", "MI325X", "MI355X"));
+              testing::ElementsAre("GB200", "B200", "GH200", "H200", "H100", "H20", "A100", "A10G", "A10", "L40S", "L4",
+                                   "T4", "V100", "4090", "5090", "MI250X", "MI300X", "MI325X", "MI355X"));
 }
 
 }  // namespace
