@@ -151,7 +151,7 @@ at::Tensor DeviceOperators::rotate_halves(const at::Tensor& x, const at::Tensor&
 }
 
 at::Tensor DeviceOperators::swiglu(const at::Tensor& gate, const at::Tensor& up) const {
-  const bool is_taken = takes(gate) && are_alike(gate, up) && gate.sizes() == up.sizes() &&
+  const bool is_taken = takes(gate) && are_alike(gate, up) && gate.sizes() == up.sizes() && gate.numel() > 0 &&
                         gate.numel() % pack_size(gate) == 0 && gate.is_contiguous() && up.is_contiguous() &&
                         is_aligned(gate) && is_aligned(up);
   if (!is_taken) return {};

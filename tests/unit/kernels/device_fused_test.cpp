@@ -153,6 +153,16 @@ TEST(DeviceSwiglu, AgreesAtTheEnds) {
   }
 }
 
+// A GPU refuses to launch a kernel without blocks.
+TEST(DeviceOperators, LaunchNothingForNoElements) {
+  for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+    const auto none = at::empty({0, 16}, dtype), weight = at::ones({16}, dtype);
+    EXPECT_FALSE(ops().swiglu(none, none).defined());
+    EXPECT_FALSE(std::get<0>(ops().rms_norm(none, weight, kEps)).defined());
+    EXPECT_FALSE(ops().rotate(at::empty({0, 2, 2, 16}, dtype), make_factors(2, 16), false).defined());
+  }
+}
+
 // Tensors that 16-byte packs do not fit are left to ATen's operators.
 TEST(DeviceOperators, RefuseWhatIsNotInPacks) {
   const auto x = randn({4, 12}, at::kBFloat16), weight = randn({12}, at::kBFloat16);
