@@ -83,6 +83,17 @@ TEST(PeerErrors, AreNotWhatThisRankDoesWrong) {
       [] { TORCH_CHECK(false, "DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes."); });
 }
 
+// A launcher starts again after a peer's error: a kernel that always faults would be started forever.
+TEST(PeerErrors, AreNotErrorsOfThisRanksDevice) {
+  expect_thrown<c10::AcceleratorError>([] {
+    throw c10::AcceleratorError({__func__, __FILE__, __LINE__}, 700, "an illegal memory access was encountered");
+  });
+  expect_thrown<c10::DistBackendError>([] {
+    TORCH_CHECK_WITH(DistBackendError, false,
+                     "NCCL error in: NCCLUtils.cpp:94, unhandled cuda error, NCCL version 2.28.9");
+  });
+}
+
 TEST(PeerErrors, AreNotRanksThatDisagree) { expect_thrown<DistError>(throwing(DistError("ranks disagree"))); }
 
 }  // namespace
