@@ -110,8 +110,6 @@ void set_up_device_recorder(const config::JobConfig& config) {
   std::error_code ignored;  // c10d reports that it cannot write there
   std::filesystem::create_directories(folder, ignored);
   setenv("TORCH_NCCL_DUMP_ON_TIMEOUT", "1", /*overwrite=*/0);
-  // c10d's watchdog gives all ranks four times this to write, and then throws.
-  setenv("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", "500", /*overwrite=*/0);
   const std::string start = (folder / ("nccl_" + comm.save_traces_file_prefix)).string();
   for (const char* name : {"TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"})
     setenv(name, start.c_str(), /*overwrite=*/0);

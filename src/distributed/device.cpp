@@ -30,6 +30,10 @@ void configure_allocator() {
     setenv("PYTORCH_ALLOC_CONF", "expandable_segments:True", /*overwrite=*/0);
 }
 
+// Limits how long c10d waits for its records of NCCL before it acts on a collective that failed or timed out: four
+// times this, which is a minute by default, whether records are written or not. c10d reads it when NCCL first connects.
+void limit_wait_for_records() { setenv("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", "500", /*overwrite=*/0); }
+
 // Loads the CUDA libraries of the torch that this process uses, wherever it is: the module's own search path reaches
 // them only if both lie in one Python environment. Without them the module does not load, and says which is missing.
 void load_libraries_of_torch() {
@@ -47,6 +51,7 @@ const AcceleratorModule* accelerator() { return slot() ? &*slot() : nullptr; }
 bool has_cuda_device() { return driver().num_devices > 0; }
 
 std::string load_accelerator_module() {
+  limit_wait_for_records();
   if (accelerator()) return "";
   if (std::string reason = why_unusable(driver(), TITAN_CUDA_NEEDED); !reason.empty()) return reason;
   const auto library = library_of_program("libtitan_cuda.so");

@@ -55,6 +55,7 @@ const AcceleratorModule* accelerator();
 // Loads libtitan_cuda.so from the program's folder, or from ../lib of an installation, if a CUDA driver that is new
 // enough finds a device. Turns on the caching allocator's expandable segments, without which the pools of the side
 // streams fragment, unless PYTORCH_ALLOC_CONF or PYTORCH_CUDA_ALLOC_CONF is set or a device does not support them.
+// Sets TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC unless it is set, so that c10d reports a failed collective in seconds.
 // Returns why there is no accelerator; empty if there is one, and then accelerator() is set. Idempotent.
 std::string load_accelerator_module();
 
