@@ -1,6 +1,7 @@
 """Runs the full program on the simulated device (tests/support/simulated_device/): streams, events and an allocator
 like CUDA's, which report code that relied on an order it had not requested, and where the host waited."""
 import dataclasses
+import itertools
 import json
 
 from cases_validation import validation, write_held_out
@@ -168,6 +169,74 @@ def simulated_device_finds_nothing(context, ranks, which):
             if ranks > 1 and name in ("plain", "offloaded", *RECOMPUTED):
                 check_memory(of_rank, ranks, name)
             expect(not stood_still(of_rank, name), f"{name}, rank {rank}: " + "\n".join(stood_still(of_rank, name)))
+
+
+# A model in which a block is the largest group, so that one more buffer of a block shows. Groups are in the order in which
+# backward reduces them: [norm, output], the blocks, the embedding.
+LAYERS, DIM, KEYS, HIDDEN = 4, 256, 128, 704
+BLOCK = 2 * DIM * DIM + 2 * DIM * KEYS + 3 * DIM * HIDDEN + 2 * DIM
+GROUPS = [2048 * DIM + DIM, *[BLOCK] * LAYERS, 2048 * DIM]
+HALF, WHOLE = 2, 4  # bytes of bfloat16, in which parameters are gathered, and of float32, in which gradients are reduced
+
+
+def shard(numel, shards):
+    """Returns the bytes of a reduced shard, of which the allocator takes multiples of 512."""
+    return -(-WHOLE * numel // shards // 512) * 512
+
+
+def reduced_once(shards):
+    """Returns the most that gradients take: those already reduced, and input and output of one reduce-scatter."""
+    outputs = itertools.accumulate(shard(group, shards) for group in GROUPS)
+    return max(output + WHOLE * group for output, group in zip(outputs, GROUPS))
+
+
+def reduced_again(shards, in_flight=0):
+    """Returns the most if a sum of each gradient exists already, to which an output is added before it is freed. With replicas
+    `in_flight` earlier outputs are still in their all-reduce."""
+    return sum(shard(group, shards) for group in GROUPS) + WHOLE * BLOCK + (1 + in_flight) * shard(BLOCK, shards)
+
+
+@dataclasses.dataclass
+class Schedule:
+    words: list
+    gathered: int  # bytes, at most
+    reduction: int
+    collectives: tuple  # gathers, reduce-scatters and all-reduces of a step
+
+
+def schedules(ranks):
+    """Returns {mode: Schedule}."""
+    each, pair = len(GROUPS), 2 * HALF * BLOCK  # a gathered block and the buffer from which it was copied
+    again = 2 * each - 1  # [norm, output] stays for backward
+    accumulated = ["--training.global_batch_size", 4 * ranks]
+    if ranks == 2:
+        return {
+            "ZeRO-3": Schedule([], pair, reduced_once(2), (again, each, 1)),
+            "recomputed": Schedule(RECOMPUTED["recomputed"], pair, reduced_once(2), (again, each, 1)),
+            "ZeRO-2": Schedule(EQUAL["ZeRO-2"], HALF * (sum(GROUPS) + BLOCK), reduced_once(2), (each, each, 1)),
+            "accumulated": Schedule(accumulated, pair, reduced_again(2), (2 * again, 2 * each, 1)),
+        }
+    replicas = OF_FOUR["replicas"]
+    return {
+        "replicas": Schedule(replicas, pair, reduced_once(2), (again, each, each + 1)),
+        "replicas, accumulated": Schedule([*replicas, *accumulated], pair, reduced_again(2, in_flight=2), (2 * again, 2 * each, 2 * each + 1)),
+        # Parameters are only cast, and gradients are summed where they are.
+        "data parallel": Schedule(OF_FOUR["data parallel"], HALF * BLOCK, WHOLE * sum(GROUPS), (0, 0, each)),
+    }
+
+
+@case(120, ranks=[2, 4])
+def simulated_device_holds_what_fsdp2_holds(context, ranks):
+    """To the byte, parameters and gradients take what FSDP2's schedule needs (docs/fully_shard.md), with as many collectives."""
+    for name, schedule in schedules(ranks).items():
+        words = ["--model.args.dim", DIM, "--model.args.n_layers", LAYERS, *schedule.words]
+        _, found = run(context, ranks, name, words)
+        for rank, step in itertools.product(range(ranks), range(1, STEPS + 1)):
+            at = found[rank]["steps"][str(step)]
+            counts = tuple(at["kernels"].get(kind, 0) for kind in ("all_gather", "reduce_scatter", "all_reduce"))
+            taken = at["most_by_use"].get("gathered", 0), at["most_by_use"].get("reduction", 0), counts
+            expected = schedule.gathered, schedule.reduction, schedule.collectives
+            expect(taken == expected, f"{name}, rank {rank}, step {step}: bytes gathered, bytes of reductions, collectives: {taken}, expected {expected}")
 
 
 @case(60)
