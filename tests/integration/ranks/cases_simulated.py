@@ -87,12 +87,12 @@ def modes(context, ranks, which):
     return found | (OF_FOUR if ranks == 4 else {})
 
 
-def run(context, ranks, name, words):
-    """Returns the rows, and what the device found in each rank."""
+def run(context, ranks, name, words, device=None):
+    """Returns the rows, and what the device found in each rank. `device`: variables that the simulated device reads."""
     label = name.replace(" ", "_").replace(",", "")
     job_file = write_job(context, label, steps=STEPS)
     simulated = dataclasses.replace(context, program=context.program.parent / "simulated-titan-train")
-    variables = {rank: {"FINDINGS": str(context.folder / f"{label}.found")} for rank in range(ranks)}
+    variables = {rank: {"FINDINGS": str(context.folder / f"{label}.found"), **(device or {})} for rank in range(ranks)}
     words = ["--config", job_file, "--training.device", "cuda", "--metrics.log_freq", 2, *words]
     jobs = start_plain(simulated, ranks, words, variables=variables)
     for rank, job in enumerate(jobs):
@@ -248,6 +248,16 @@ def simulated_device_waits_once_for_a_row(context):
         expect(of_rank["connected"] == {"deterministic": True, "dump_patience": "500"}, f"rank {rank}: connected with {of_rank['connected']}")
         waits = {at["step"] for at in of_rank["synchronizations"] if at["during"] == "device"}
         expect(waits == {1, 2, 4}, f"rank {rank}: waits for the device at steps {waits}")
+
+
+@case(60, processors=1)
+def simulated_device_works_in_the_steps(context):
+    """The time in which the host waits for the device before a row belongs to the steps of that row."""
+    work_s = 1
+    rows, _ = run(context, 1, "working", [], {"SIMULATED_WORK_MS": str(1000 * work_s)})
+    steps = {int(row["step"]): float(row["step_seconds"]) for row in rows if "step_seconds" in row}
+    for step, num_steps in {1: 1, 2: 1, 4: 2}.items():
+        expect(steps[step] * num_steps >= work_s, f"steps up to {step} took {steps[step]} s each, and the device worked {work_s} s in them")
 
 
 def start_on(context, label, devices):

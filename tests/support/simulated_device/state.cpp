@@ -6,8 +6,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <new>
+#include <thread>
 
 #include "base/error.h"
 #include "base/process/phase.h"
@@ -20,6 +22,12 @@ thread_local StreamId g_current_stream = 0;
 
 // Size of one pool, in addresses that take memory only when they are written.
 constexpr std::size_t kPoolBytes = std::size_t{8} << 30;
+
+// Lets the host wait as long as the variable says, for a device that is still at work on the steps that it was given.
+void work_for_a_while() {
+  const char* const milliseconds = std::getenv("SIMULATED_WORK_MS");
+  if (milliseconds) std::this_thread::sleep_for(std::chrono::milliseconds(std::atoi(milliseconds)));
+}
 
 std::string this_thread() {
   if (::gettid() == ::getpid()) return "train";
@@ -66,6 +74,7 @@ void State::stream_waits(StreamId stream, const Clock& event) {
 }
 
 void State::synchronize(const Clock& event, const std::string& why) {
+  if (phase_log().current() == Phase::kDevice) work_for_a_while();
   const std::lock_guard lock(mutex_);
   order_.host_waits(event);
   found_.synchronizations.push_back(
