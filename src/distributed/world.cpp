@@ -315,11 +315,8 @@ std::shared_ptr<ProcessGroup> World::make_group(const std::string& name, const s
       device = make_accelerator_backend(prefix, ranks);
     } catch (const std::exception& error) {
       const std::string reason = reason_in(error.what()), with_limit = with_limits(reason);
-      const std::string advice =
-          ". Did a rank fail to start? On several networks, name the interface in GLOO_SOCKET_IFNAME" +
-          std::string(device_.is_cpu() ? "" : ", and NCCL's in NCCL_SOCKET_IFNAME or NCCL_IB_HCA");
       throw DistError("cannot connect the " + std::to_string(size) + " ranks of group '" + name + "': " + with_limit +
-                      (with_limit == reason ? advice : ""));
+                      (with_limit == reason ? advice_to_connect(error.what(), !device_.is_cpu()) : ""));
     }
   }
   auto group = std::make_shared<ProcessGroup>(name, ranks, group_rank, std::move(cpu), std::move(device));

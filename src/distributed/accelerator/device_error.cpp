@@ -26,4 +26,12 @@ bool is_device_error(std::string_view text) {
          text.find("unhandled cuda error") != std::string_view::npos;
 }
 
+std::string advice_to_connect(std::string_view text, bool has_device) {
+  if (is_device_error(text))
+    return ". This rank's own device failed: see what nvidia-smi and dmesg say about it, and which processes hold its "
+           "memory";
+  return ". Did a rank fail to start? On several networks, name the interface in GLOO_SOCKET_IFNAME" +
+         std::string(has_device ? ", and NCCL's in NCCL_SOCKET_IFNAME or NCCL_IB_HCA" : "");
+}
+
 }  // namespace titan::dist

@@ -13,4 +13,7 @@ std::string reason_in(std::string_view text);
 // other rank is to blame then.
 bool is_device_error(std::string_view text);
 
+// Returns what to do about `text`, the error with which ranks could not connect, as a sentence after it.
+std::string advice_to_connect(std::string_view text, bool has_device);
+
 }  // namespace titan::dist

@@ -64,5 +64,13 @@ TEST(DeviceError, OfCudaIsThisRanks) {
   EXPECT_FALSE(is_device_error("watchdog caught a timeout"));
 }
 
+// Networks are to blame for ranks that do not meet, but not for a device without memory for NCCL's buffers.
+TEST(DeviceError, AsRanksConnectHasNothingToDoWithNetworks) {
+  const auto of_device = advice_to_connect("NCCL error in: NCCLUtils.cpp:94, unhandled cuda error", true);
+  EXPECT_THAT(of_device, AllOf(HasSubstr("This rank's own device failed"), Not(HasSubstr("_IFNAME"))));
+  EXPECT_THAT(advice_to_connect(kNcclError, true), AllOf(HasSubstr("GLOO_SOCKET_IFNAME"), HasSubstr("NCCL_IB_HCA")));
+  EXPECT_THAT(advice_to_connect("Connection refused", false), Not(HasSubstr("NCCL")));
+}
+
 }  // namespace
 }  // namespace titan::dist
