@@ -2,6 +2,7 @@
 //
 //   STUB_CUDA_VERSION   result of cuDriverGetVersion: 12040 is CUDA 12.4
 //   STUB_CUDA_DEVICES   number of devices
+//   STUB_CUDA_VIRTUAL   number of devices, from the first, that have virtual memory management
 #include <cstdlib>
 
 namespace {
@@ -27,8 +28,9 @@ int cuDeviceGetCount(int* count) {
   return 0;
 }
 
-int cuDeviceGetAttribute(int* value, int, int) {
-  *value = 0;
+int cuDeviceGetAttribute(int* value, int attribute, int device) {
+  constexpr int kVirtualMemory = 102;
+  *value = attribute == kVirtualMemory && device < from_environment("STUB_CUDA_VIRTUAL") ? 1 : 0;
   return 0;
 }
 }

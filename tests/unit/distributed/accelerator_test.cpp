@@ -1,6 +1,10 @@
 // Tests what a build says of a driver or device that it cannot use, and which rank a device error is blamed on.
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <utility>
 
 #include "distributed/accelerator/cuda_driver.h"
 #include "distributed/accelerator/device_error.h"
@@ -25,6 +29,20 @@ TEST(CudaDriver, IsNamedWithBothVersionsWhereItIsTooOld) {
   old.version = 12040;
   EXPECT_THAT(why_unusable(old, 13000), AllOf(HasSubstr("too old: it runs CUDA 12.4"), HasSubstr("needs CUDA 13.0"),
                                               HasSubstr("driver 580 or later")));
+}
+
+// Fails on a slice of a GPU that a virtual machine got: each allocation of an expandable segment would.
+TEST(CudaDriver, HasVirtualMemoryIfEachDeviceHas) {
+  ASSERT_TRUE(dlopen(TITAN_STUB_DRIVER, RTLD_NOW)) << dlerror();  // the loader then knows the driver's name
+  setenv("STUB_CUDA_VERSION", "13000", 1);
+  setenv("STUB_CUDA_DEVICES", "2", 1);
+  for (const auto& [num_devices, has] : {std::pair("0", false), {"1", false}, {"2", true}}) {
+    setenv("STUB_CUDA_VIRTUAL", num_devices, 1);
+    const auto found = ask_cuda_driver();
+    EXPECT_EQ(found.num_devices, 2);
+    EXPECT_EQ(found.version, 13000);
+    EXPECT_EQ(found.has_virtual_memory, has) << num_devices << " of 2 devices";
+  }
 }
 
 TEST(CudaDriver, SaysWhatIsMissing) {
