@@ -280,6 +280,16 @@ def simulated_ranks_may_see_one_device_each(context):
 
 
 @case(60, processors=1)
+def simulated_device_may_be_too_old(context):
+    """A run is refused before it starts if this build has no kernels for its device."""
+    simulated = dataclasses.replace(context, program=context.program.parent / "simulated-titan-train")
+    words = ["--config", write_job(context, "old", steps=2), "--training.device", "cuda"]
+    [job] = start_plain(simulated, 1, words, variables={0: {"SIMULATED_CAPABILITY": "70"}})
+    code = job.wait(60)
+    expect(code == 2 and "device 0: simulated device has compute capability 7.0" in job.errors(), f"exit code {code}\n{job.tail()}")
+
+
+@case(60, processors=1)
 def simulated_device_may_be_held_by_others(context):
     """A run is refused before it starts if other processes hold the memory that it needs, with how much they hold."""
     simulated = dataclasses.replace(context, program=context.program.parent / "simulated-titan-train")

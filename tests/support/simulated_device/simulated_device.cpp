@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "distributed/accelerator/cuda_driver.h"
 #include "distributed/device.h"
 #include "nn/random/counter_rng.h"
 #include "tests/support/simulated_device/parts.h"
@@ -46,7 +47,10 @@ void install() {
         .device_capacity_bytes = [](int) { return std::int64_t{8} << 30; },
         .device_free_bytes = [](int) { return std::int64_t{from_environment("SIMULATED_FREE_MIB", 8 << 10)} << 20; },
         .device_uuid = [](int index) { return std::to_string(from_environment("SIMULATED_UUID", index)); },
-        .why_no_kernels = {},
+        .why_no_kernels =
+            [](int) {
+              return dist::why_no_kernels("simulated device", from_environment("SIMULATED_CAPABILITY", 90), 75);
+            },
         .peak_reserved_bytes = [](int) { return findings().peak_reserved_bytes; },
         .peak_active_bytes = [](int) { return findings().peak_live_bytes; },
         .reset_peak_memory = [](int) {},
