@@ -21,6 +21,7 @@ TEST(SlowPhases, SaysItOnceAnEpisode) {
   EXPECT_EQ(phases.look({Phase::kData, 12, 150, false}), std::nullopt);
   EXPECT_EQ(phases.look({Phase::kStep, 12, 1, false}), std::nullopt);
   EXPECT_EQ(phases.look({Phase::kStep, 12, 100, false}), "has been in step for 100 s at step 12, and in no collective");
+  EXPECT_TRUE(phases.look({Phase::kDevice, 12, 100, false}));  // nothing else tells of a GPU that hangs in one rank
 }
 
 TEST(SlowPhases, SaysWhichWorkOfAPipelineIsSlow) {
