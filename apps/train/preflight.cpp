@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "apps/train/copies_check.h"
+#include "base/error.h"
 #include "base/fs.h"
 #include "base/process/memory.h"
 #include "base/process/speaks.h"
@@ -88,24 +89,26 @@ double least(const Size& size) {
 // GPU memory that the driver and this process's context take at most.
 constexpr std::int64_t kHeldByContexts = std::int64_t{2} << 30;
 
+// Returns the memory of a device that other processes do not hold.
+Capacity capacity_of_device(int index) {
+  const auto& gpu = *dist::accelerator();
+  Capacity capacity{.bytes_of_a_rank = gpu.device_capacity_bytes(index), .device = train::EstimatedDevice::kGpu};
+  capacity.words = gpu.device_name(index) + " has " + format_bytes(static_cast<double>(capacity.bytes_of_a_rank));
+  const auto held = gpu.device_free_bytes ? capacity.bytes_of_a_rank - gpu.device_free_bytes(index) : 0;
+  if (held <= kHeldByContexts) return capacity;
+  capacity.bytes_of_a_rank -= held;
+  capacity.words +=
+      ", of which " + format_bytes(static_cast<double>(held)) + " are held already (nvidia-smi says by whom)";
+  return capacity;
+}
+
 // Returns the memory that each of `ranks` on this machine may use.
 Capacity capacity_of_a_rank(std::int64_t ranks, c10::DeviceType device_type) {
+  if (device_type != c10::DeviceType::CPU) return capacity_of_device(0);
   const FreeMemory free = free_memory();
   Capacity capacity{.bytes_of_a_rank = free.bytes / ranks};
   capacity.words = free.owner + " has " + format_bytes(static_cast<double>(free.bytes)) + " of free memory for " +
                    counted(ranks, "rank");
-  if (device_type != c10::DeviceType::CPU) {
-    capacity.device = train::EstimatedDevice::kGpu;
-    const auto& gpu = *dist::accelerator();
-    capacity.bytes_of_a_rank = gpu.device_capacity_bytes(0);
-    capacity.words = gpu.device_name(0) + " has " + format_bytes(static_cast<double>(capacity.bytes_of_a_rank));
-    const auto held = gpu.device_free_bytes ? capacity.bytes_of_a_rank - gpu.device_free_bytes(0) : 0;
-    if (held > kHeldByContexts) {
-      capacity.bytes_of_a_rank -= held;
-      capacity.words +=
-          ", of which " + format_bytes(static_cast<double>(held)) + " are held already (nvidia-smi says by whom)";
-    }
-  }
   return capacity;
 }
 
@@ -128,6 +131,15 @@ std::vector<std::string> check_room(const CheckedConfig& checked, const LaunchEn
   }
   config::throw_if_wrong(errors);
   return warnings;
+}
+
+void check_own_device(const CheckedConfig& checked, const LaunchEnv& launch) {
+  const auto& gpu = *dist::accelerator();
+  const auto index = static_cast<int>(launch.local_rank % std::max(gpu.device_count(), 1));
+  const Capacity capacity = capacity_of_device(index);
+  if (capacity.bytes_of_a_rank == gpu.device_capacity_bytes(index)) return;
+  if (const auto lack = find_lack_of_memory(checked.config, checked.spec, launch.world_size, capacity))
+    throw Error("device " + std::to_string(index) + ": " + lack->message, kExitFailed);
 }
 
 MemoryBounds memory_bounds(const config::JobConfig& config, const ModelStats& stats, std::int64_t world_size,

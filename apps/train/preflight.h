@@ -22,6 +22,10 @@ namespace titan {
 // memory of a device counts. Only rank 0 checks the disk, since most checkpoint folders are shared. Not collective.
 std::vector<std::string> check_room(const CheckedConfig& checked, const LaunchEnv& launch, c10::DeviceType device_type);
 
+// Throws Error if other processes hold memory of this rank's device that the run needs. Call it on the ranks that do
+// not call check_room(), which looks at device 0. The accelerator must be loaded. Not collective.
+void check_own_device(const CheckedConfig& checked, const LaunchEnv& launch);
+
 // Memory for the tensors of one rank. `words` describes it: "this machine has 3 GiB of free memory for 2 ranks".
 struct Capacity {
   std::int64_t bytes_of_a_rank = 0;

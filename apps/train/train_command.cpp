@@ -75,6 +75,8 @@ Start check_machine(const CheckedConfig& checked, const config::CommandLine& com
     check_alone(start.failure, [&] {
       if (speaks && !command_line.no_preflight)
         for (auto& warning : check_room(checked, launch, device_type)) start.warnings.push_back(std::move(warning));
+      if (!speaks && device_type != c10::DeviceType::CPU && !command_line.no_preflight)
+        check_own_device(checked, launch);
       if (speaks_for_job(launch)) check_folder(checked, command_line.overwrite);
     });
     return start;

@@ -297,3 +297,6 @@ def simulated_device_may_be_held_by_others(context):
     [job] = start_plain(simulated, 1, words, variables={0: {"SIMULATED_FREE_MIB": "1"}})
     code = job.wait(60)
     expect(code == 2 and "of which 8.00 GiB are held already" in job.errors(), f"exit code {code}\n{job.tail()}")
+    jobs, codes = start_on(context, "held_in_one", {1: {"SIMULATED_FREE_MIB": "1"}})
+    expect(codes == [3, 1], f"exit codes {codes}\n{jobs[1].tail()}")
+    expect("device 1: this run will not fit" in jobs[1].errors(), f"the second rank does not say what is held\n{jobs[1].tail()}")
