@@ -31,6 +31,9 @@ std::uint64_t agree_on_seed(const std::optional<std::int64_t>& configured, dist:
 void set_determinism(const config::Debug& debug) {
   // cuBLAS is deterministic only with a fixed workspace, a setting that it reads when it starts.
   if (debug.deterministic) setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
+  // Sums in NVLink's switches differ from run to run. c10d excludes one of NCCL's two algorithms that make them,
+  // but not the one for several machines; NCCL reads the variable when it starts.
+  if (debug.deterministic) setenv("NCCL_ALGO", "^NVLS,NVLSTree", /*overwrite=*/0);
   at::globalContext().setDeterministicAlgorithms(debug.deterministic, /*warn_only=*/false);
 }
 

@@ -50,10 +50,10 @@ struct Findings {
   std::vector<Synchronization> synchronizations;
   std::int64_t live_bytes = 0, peak_live_bytes = 0, peak_reserved_bytes = 0;
   std::map<std::int64_t, StepFindings> steps;  // 0: outside of the program's steps
-  // Values that NCCL reads when the first communicator is made: whether torch is deterministic, and the variable for
-  // how long c10d waits for its records to be written.
+  // Values that NCCL reads when the first communicator is made: whether torch is deterministic, and the variables for
+  // how long c10d waits for its records to be written and for which algorithms NCCL may choose.
   bool deterministic_when_connected = false;
-  std::string dump_patience;
+  std::string dump_patience, algorithms;
 };
 Findings findings();
 // Clears the findings. Memory and streams stay unchanged; the peaks start at what is live now.

@@ -36,7 +36,9 @@ Json to_json(const Findings& found) {
     out["synchronizations"].push_back(
         {{"what", what}, {"thread", thread}, {"during", during}, {"step", step}, {"stack", stack}});
   for (const auto& [number, step] : found.steps) out["steps"][std::to_string(number)] = to_json(step);
-  out["connected"] = {{"deterministic", found.deterministic_when_connected}, {"dump_patience", found.dump_patience}};
+  out["connected"] = {{"deterministic", found.deterministic_when_connected},
+                      {"dump_patience", found.dump_patience},
+                      {"algorithms", found.algorithms}};
   out["peak_live_bytes"] = found.peak_live_bytes;
   out["peak_reserved_bytes"] = found.peak_reserved_bytes;
   return out;

@@ -195,8 +195,12 @@ bool State::is_pinned(const void* pointer) {
 void State::note_connection() {
   const std::lock_guard lock(mutex_);
   found_.deterministic_when_connected = at::globalContext().deterministicAlgorithms();
-  const char* const patience = std::getenv("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC");
-  found_.dump_patience = patience ? patience : "";
+  const auto variable = [](const char* name) {
+    const char* const text = std::getenv(name);
+    return std::string(text ? text : "");
+  };
+  found_.dump_patience = variable("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC");
+  found_.algorithms = variable("NCCL_ALGO");
 }
 
 Findings State::findings() {
