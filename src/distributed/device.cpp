@@ -55,7 +55,7 @@ std::string load_accelerator_module() {
   if (accelerator()) return "";
   if (std::string reason = why_unusable(driver(), TITAN_CUDA_NEEDED); !reason.empty()) return reason;
   const auto library = library_of_program("libtitan_cuda.so");
-  if (!std::filesystem::exists(library)) return library.string() + " is not there: this build has no CUDA module";
+  if (!std::filesystem::exists(library)) return why_no_module(library.string(), TITAN_CUDA_MISSING);
   configure_allocator();
   load_libraries_of_torch();
   void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL);

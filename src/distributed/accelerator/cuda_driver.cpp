@@ -57,6 +57,12 @@ std::string why_unusable(const CudaDriver& driver, int needed) {
   return driver.num_devices > 0 ? "" : "the CUDA driver finds no device";
 }
 
+std::string why_no_module(const std::string& path, const std::string& missing) {
+  if (missing.empty()) return path + " is not there, although this build has a CUDA module: copy or install it there";
+  return path + " is not there: this build has no CUDA module, since when it was configured, " + missing +
+         ". Build again with scripts/build.sh cuda, which needs the toolkit of the torch wheel's CUDA";
+}
+
 std::string why_no_kernels(const std::string& device_name, int capability, int lowest) {
   if (capability >= lowest) return "";
   return device_name + " has compute capability " + capability_text(capability) + ", and this build has kernels for " +

@@ -20,6 +20,9 @@ CudaDriver ask_cuda_driver();
 // can. A driver supports every CUDA of its own major version and of earlier ones.
 std::string why_unusable(const CudaDriver& driver, int needed);
 
+// Returns why there is no CUDA module at `path`. `missing` is what the build lacked to make it; empty if it made one.
+std::string why_no_module(const std::string& path, const std::string& missing);
+
 // Returns why kernels that were compiled for compute capability `lowest` (10 * major + minor) and later do not run on a
 // device of `capability`; empty if they do.
 std::string why_no_kernels(const std::string& device_name, int capability, int lowest);

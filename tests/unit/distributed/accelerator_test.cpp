@@ -51,6 +51,14 @@ TEST(CudaDriver, SaysWhatIsMissing) {
   EXPECT_THAT(why_unusable({.is_there = true, .starts = true, .version = 13000}, 13000), HasSubstr("finds no device"));
 }
 
+// Only the log of the configuration said so, and a build without the module looks like any other.
+TEST(CudaModule, IsMissingForTheReasonOfTheBuild) {
+  EXPECT_THAT(why_no_module("/x/libtitan_cuda.so", "nvcc is of CUDA 12, the torch wheel of CUDA 13"),
+              AllOf(HasSubstr("/x/libtitan_cuda.so is not there: this build has no CUDA module"),
+                    HasSubstr("nvcc is of CUDA 12, the torch wheel of CUDA 13"), HasSubstr("scripts/build.sh cuda")));
+  EXPECT_THAT(why_no_module("/x/libtitan_cuda.so", ""), HasSubstr("although this build has a CUDA module"));
+}
+
 TEST(CudaDriver, DevicesBelowTheLowestCapabilityHaveNoKernels) {
   EXPECT_EQ(why_no_kernels("Tesla T4", 75, 75), "");
   EXPECT_EQ(why_no_kernels("NVIDIA B200", 100, 75), "");
