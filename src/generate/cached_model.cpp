@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "base/error.h"
+#include "nn/ops/fused_attention.h"
 
 namespace titan::generate {
 namespace {
@@ -15,6 +16,7 @@ at::Tensor CachedCore::forward(const nn::Tensors& inputs) {
   const auto &q = inputs[0], &k = inputs[1], &v = inputs[2];
   if (rows_.front()->size() == 0) {
     rows_.front()->store(layer_, k, v);
+    const nn::AttentionWithoutPlans any_length(q.device());  // each prompt has its own
     return nn::AttentionCore::forward(inputs);
   }
   std::vector<at::Tensor> attended;

@@ -1,49 +1,11 @@
 #include "generate/kv_cache.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Context.h>
 
 #include "base/error.h"
+#include "nn/ops/fused_attention.h"
 
 namespace titan::generate {
-namespace {
-
-// While one exists, PyTorch chooses only among attention kernels that need no plan per length. cuDNN's, its first
-// choice on new GPUs, makes a plan for each length, in 0.05 to 0.2 s, and a cache has a new length for each token.
-class WithoutPlans {
- public:
-  explicit WithoutPlans(at::Device device) : is_on_gpu_(!device.is_cpu()) {
-    if (is_on_gpu_) set({.cudnn = false, .flash = true, .efficient = true, .math = true});
-  }
-  ~WithoutPlans() {
-    if (is_on_gpu_) set(before_);
-  }
-  WithoutPlans(const WithoutPlans&) = delete;
-  WithoutPlans& operator=(const WithoutPlans&) = delete;
-
- private:
-  struct Choice {
-    bool cudnn, flash, efficient, math;
-  };
-  static Choice current() {
-    const auto& context = at::globalContext();
-    return {context.userEnabledCuDNNSDP(), context.userEnabledFlashSDP(), context.userEnabledMemEfficientSDP(),
-            context.userEnabledMathSDP()};
-  }
-  static void set(const Choice& choice) {
-    auto& context = at::globalContext();
-    context.setSDPUseCuDNN(choice.cudnn);
-    context.setSDPUseFlash(choice.flash);
-    context.setSDPUseMemEfficient(choice.efficient);
-    context.setSDPUseMath(choice.math);
-  }
-
-  bool is_on_gpu_;
-  Choice before_ = current();
-};
-
-}  // namespace
-
 void KvCache::store(std::size_t layer, const at::Tensor& k, const at::Tensor& v) {
   const std::int64_t count = k.size(2);
   TITAN_CHECK(size_ + count <= capacity_, "the cache has room for " + std::to_string(capacity_) + " tokens, not for " +
@@ -61,7 +23,7 @@ void KvCache::store(std::size_t layer, const at::Tensor& k, const at::Tensor& v)
 at::Tensor KvCache::attend(std::size_t layer, const at::Tensor& q) const {
   TITAN_CHECK(q.size(2) == 1, "a cache takes several tokens in its first call only");
   const Layer& own = layers_.at(layer);
-  const WithoutPlans any_length(q.device());
+  const nn::AttentionWithoutPlans any_length(q.device());  // each token has a new one
   const auto visible = [&](const at::Tensor& stored) {
     return stored.narrow(2, first_visible_, size_ + 1 - first_visible_);
   };

@@ -41,6 +41,31 @@ at::Tensor repeat_heads(const at::Tensor& x, std::int64_t heads) {
   return x.unsqueeze(2).expand({B, K, heads / K, S, E}).reshape({B, heads, S, E});
 }
 
+AttentionWithoutPlans::AttentionWithoutPlans(at::Device device) : is_on_gpu_(!device.is_cpu() && !device.is_meta()) {
+  if (!is_on_gpu_) return;
+  // A choice of cuDNN alone leaves nothing else.
+  const bool any = !before_.flash && !before_.efficient && !before_.math;
+  set({.cudnn = false, .flash = any || before_.flash, .efficient = any || before_.efficient, .math = true});
+}
+
+AttentionWithoutPlans::~AttentionWithoutPlans() {
+  if (is_on_gpu_) set(before_);
+}
+
+AttentionWithoutPlans::Choice AttentionWithoutPlans::current() {
+  const auto& context = at::globalContext();
+  return {context.userEnabledCuDNNSDP(), context.userEnabledFlashSDP(), context.userEnabledMemEfficientSDP(),
+          context.userEnabledMathSDP()};
+}
+
+void AttentionWithoutPlans::set(const Choice& choice) {
+  auto& context = at::globalContext();
+  context.setSDPUseCuDNN(choice.cudnn);
+  context.setSDPUseFlash(choice.flash);
+  context.setSDPUseMemEfficient(choice.efficient);
+  context.setSDPUseMath(choice.math);
+}
+
 double attention_scale(const at::Tensor& q) { return 1.0 / std::sqrt(static_cast<double>(q.size(-1))); }
 
 FusedAttention attend(at::SDPBackend backend, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,

@@ -28,6 +28,28 @@ bool needs_a_key_for_each_query(const at::Tensor& q, const at::Tensor& k);
 // Returns x [B, K, S, E] as [B, heads, S, E]: head h is head h / (heads / K) of `x`.
 at::Tensor repeat_heads(const at::Tensor& x, std::int64_t heads);
 
+// While one exists, PyTorch chooses on a GPU only among attention kernels that need no plan for each shape. Those of
+// cuDNN's kernel, its first choice on new GPUs, take 0.05 to 0.2 s each: where lengths vary from call to call, that is
+// longer than the attention. The user's choice counts otherwise; of cuDNN alone, it allows every other kernel. Create
+// and destroy it on the thread that attends.
+class AttentionWithoutPlans {
+ public:
+  explicit AttentionWithoutPlans(at::Device device);
+  ~AttentionWithoutPlans();
+  AttentionWithoutPlans(const AttentionWithoutPlans&) = delete;
+  AttentionWithoutPlans& operator=(const AttentionWithoutPlans&) = delete;
+
+ private:
+  struct Choice {
+    bool cudnn, flash, efficient, math;
+  };
+  static Choice current();
+  static void set(const Choice& choice);
+
+  bool is_on_gpu_;
+  Choice before_ = current();
+};
+
 double attention_scale(const at::Tensor& q);  // 1 / sqrt(E)
 
 // Holds what a forward kernel returns for its backward. The sums' logarithms have the kernel's own shape. Seed and

@@ -11,11 +11,16 @@
 #include <string_view>
 #include <vector>
 
+#include "contract/model.h"
+#include "distributed/process_group.h"
+#include "generate/cached_model.h"
 #include "generate/kv_cache.h"
+#include "nn/layers.h"
 #include "nn/ops/fused_attention.h"
 #include "nn/ops/kept_ops.h"
 #include "nn/ops/meta_run.h"
 #include "tests/support/simulated_device/simulated_device.h"
+#include "train/guests/scores/log_likelihoods.h"
 
 namespace titan {
 namespace {
@@ -73,22 +78,75 @@ at::Tensor ones(at::IntArrayRef sizes, at::ScalarType dtype, c10::Device device)
   return at::ones(sizes, at::TensorOptions(dtype).device(device));
 }
 
-// cuDNN makes a plan for each length, in 0.05 to 0.2 s, and a cache has another length for each token.
+// cuDNN makes a plan for each length, in 0.05 to 0.2 s. A prompt has its own, and a cache another one for each token.
 TEST(SimulatedAttention, OfACacheLeavesCudnnOut) {
   sim::install();
   const at::NoGradGuard no_grad;
   ASSERT_TRUE(at::globalContext().userEnabledCuDNNSDP());
-  generate::KvCache cache(/*capacity=*/4);
+  generate::KvCache cache(/*capacity=*/6);
+  const std::vector<generate::KvCache*> rows = {&cache};
+  generate::CachedCore core(rows, /*layer=*/0);
   const auto seen = watch([&] {
-    for (int token = 0; token < 3; ++token) {
-      const auto of_keys = ones({1, 2, 1, 8}, at::kFloat, sim::device());
-      cache.store(0, of_keys, of_keys);
-      cache.attend(0, ones({1, 4, 1, 8}, at::kFloat, sim::device()));
-      cache.finish_call(1, 0);
+    for (const std::int64_t num_tokens : {3, 1, 1}) {
+      const auto q = ones({1, 4, num_tokens, 8}, at::kFloat, sim::device());
+      const auto k = ones({1, 2, num_tokens, 8}, at::kFloat, sim::device());
+      core.forward({q, k, k});
+      cache.finish_call(num_tokens, 0);
     }
   });
   EXPECT_THAT(seen.allows_cudnn, ElementsAre(false, false, false));
   EXPECT_TRUE(at::globalContext().userEnabledCuDNNSDP()) << "the user's choice holds again";
+}
+
+// A model that only notes whether PyTorch may choose cuDNN in its calls.
+class NotingNet : public LanguageModel {
+ public:
+  NotingNet() { child("output", output_, std::make_shared<nn::Linear>(8, 8)); }
+  at::Tensor forward(const nn::Tensors& inputs) override {
+    allows_cudnn.push_back(at::globalContext().userEnabledCuDNNSDP());
+    return at::zeros({1, inputs[0].numel(), 8}, at::TensorOptions().device(sim::device()));
+  }
+  nn::Module& output() override { return *output_; }
+  void init_weights(nn::Initializer& /*initializer*/, at::Device /*buffer_device*/) override {}
+  std::vector<bool> allows_cudnn;
+
+ private:
+  std::shared_ptr<nn::Linear> output_;
+};
+
+// Each call of an evaluation has a length of its own.
+TEST(SimulatedAttention, OfScoredTextsLeavesCudnnOut) {
+  sim::install();
+  const at::NoGradGuard no_grad;
+  NotingNet net;
+  const std::vector<ScoredText> texts = {{.tokens = {1, 2, 3}, .num_scored = 2}, {.tokens = {4, 5}, .num_scored = 1}};
+  dist::ProcessGroup group("alone", {0}, 0, nullptr, nullptr);
+  train::LogLikelihoods(texts, {.batch_size = 1, .vocab_size = 8}).compute(net, sim::device(), group, [] {
+    return false;
+  });
+  EXPECT_THAT(net.allows_cudnn, ElementsAre(false, false));
+  EXPECT_TRUE(at::globalContext().userEnabledCuDNNSDP()) << "the user's choice holds again";
+}
+
+// A user who compares kernels gets the one that was chosen, where it needs no plans.
+TEST(SimulatedAttention, WithoutPlansIsTheUsersChoiceOtherwise) {
+  sim::install();
+  const auto& context = at::globalContext();
+  {
+    const Allowed formula(/*cudnn=*/false, /*flash=*/false);
+    const nn::AttentionWithoutPlans any_length(sim::device());
+    EXPECT_FALSE(context.userEnabledFlashSDP() || context.userEnabledMemEfficientSDP());
+    EXPECT_TRUE(context.userEnabledMathSDP());
+  }
+  const Allowed cudnn(/*cudnn=*/true, /*flash=*/false);
+  at::globalContext().setSDPUseMath(false);
+  {
+    const nn::AttentionWithoutPlans any_length(sim::device());
+    EXPECT_FALSE(context.userEnabledCuDNNSDP());
+    EXPECT_TRUE(context.userEnabledFlashSDP() && context.userEnabledMemEfficientSDP());
+  }
+  EXPECT_FALSE(context.userEnabledFlashSDP() || context.userEnabledMathSDP()) << "restored";
+  at::globalContext().setSDPUseMath(true);
 }
 
 // One document after the other would be a plan for each length, and cuDNN refuses a document of one token.

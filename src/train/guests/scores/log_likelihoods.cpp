@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "nn/ops/cross_entropy.h"
+#include "nn/ops/fused_attention.h"
 
 namespace titan::train {
 namespace {
@@ -127,6 +128,7 @@ at::Tensor LogLikelihoods::tokens_of(const Call& call) const {
 }
 
 void LogLikelihoods::run(const Call& call, LanguageModel& model, at::Device device, std::vector<double>& sums) const {
+  const nn::AttentionWithoutPlans any_length(device);  // each call has its own
   const at::Tensor tokens = tokens_of(call);
   const std::int64_t length = tokens.size(1);
   if (call.is_too_large) {
