@@ -1,0 +1,49 @@
+#pragma once
+
+// The null CUDA runtime answers CUDA's driver, CUDA's runtime, NCCL, and the parts of cuBLAS and cuDNN that a start
+// needs, on a machine without a GPU. Preload it (LD_PRELOAD) into a program that uses torch's CUDA wheel: its allocator,
+// streams, guards and ProcessGroupNCCL then run as they do on GPUs. Device memory is memory of the host, copies are
+// real, collectives really exchange between the processes of one machine, and kernels are counted by name but not run:
+// values that a kernel would have computed are whatever the memory holds, mostly zeros.
+//
+//   TITAN_NULL_CUDA_DEVICES     number of devices (8)
+//   TITAN_NULL_CUDA_MEMORY      bytes of memory per device (80 GiB)
+//   TITAN_NULL_CUDA_CAPABILITY  compute capability (9.0); 8.0 makes torch leave cuDNN's attention alone
+//   TITAN_NULL_CUDA_DRIVER      version of the driver (13000); 12040 is one that runs CUDA 12.4 and earlier
+//   TITAN_NULL_CUDA_TRACE       folder that gets null_cuda.RANK.PID.json from each process that used a device
+//   TITAN_NULL_CUDA_FAULT       rules with ';' between them, each a kind, and words key=value in any order:
+//
+//     illegal_access launch=N   the Nth kernel launch, and every call after it, fails with an illegal memory access
+//     hang_kernel launch=N      the stream of the Nth kernel launch never goes on
+//     kill launch=N             the process ends by SIGKILL at its Nth kernel launch
+//     out_of_memory malloc=N    the Nth allocation on a device, and each after it, fails
+//     hang collective=N         the Nth NCCL call of the process never completes, until it is aborted
+//     remote_error collective=N the same, and NCCL reports ncclRemoteError
+//     rank=R                    the rule is for this rank alone; without it, for each process
+//
+// Launches, allocations and NCCL calls are counted from 1, per process.
+
+#include <cstddef>
+#include <string>
+
+namespace titan_null {
+
+struct Settings {
+  int num_devices = 8;
+  std::size_t memory = std::size_t{80} << 30;  // bytes per device
+  int major = 9, minor = 0;                    // compute capability
+  int driver_version = 13000;                  // as cudaDriverGetVersion counts
+  std::string trace_folder;                    // empty if nothing is traced
+};
+
+// Returns the settings of the environment, which is read once.
+const Settings& settings();
+
+// Returns the rank of this process by its environment, read at the first call; 0 if it has none.
+int own_rank();
+
+// True if a rule of the environment makes event number `count` of this kind fail. Kinds named `hang` and `kill` fail
+// once, at that number; the others from it on.
+bool is_faulty(const char* kind, long count);
+
+}  // namespace titan_null
