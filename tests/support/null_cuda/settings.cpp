@@ -37,13 +37,13 @@ long number_of(const char* variable, const char* otherwise) {
 
 Settings read_settings() {
   Settings found;
-  found.num_devices = static_cast<int>(number_of("TITAN_NULL_CUDA_DEVICES", "8"));
-  found.memory = static_cast<std::size_t>(number_of("TITAN_NULL_CUDA_MEMORY", "85899345920"));
-  found.driver_version = static_cast<int>(number_of("TITAN_NULL_CUDA_DRIVER", "13000"));
-  found.trace_folder = text_of("TITAN_NULL_CUDA_TRACE", "");
-  const std::string capability = text_of("TITAN_NULL_CUDA_CAPABILITY", "9.0");
+  found.num_devices = static_cast<int>(number_of("NULL_CUDA_DEVICES", "8"));
+  found.memory = static_cast<std::size_t>(number_of("NULL_CUDA_MEMORY", "85899345920"));
+  found.driver_version = static_cast<int>(number_of("NULL_CUDA_DRIVER", "13000"));
+  found.trace_folder = text_of("NULL_CUDA_TRACE", "");
+  const std::string capability = text_of("NULL_CUDA_CAPABILITY", "9.0");
   if (std::sscanf(capability.c_str(), "%d.%d", &found.major, &found.minor) != 2)
-    refuse("TITAN_NULL_CUDA_CAPABILITY", capability);
+    refuse("NULL_CUDA_CAPABILITY", capability);
   return found;
 }
 
@@ -54,7 +54,7 @@ bool is_kind(std::string_view word) {
 }
 
 std::vector<Rule> read_rules() {
-  const char* const variable = "TITAN_NULL_CUDA_FAULT";
+  const char* const variable = "NULL_CUDA_FAULT";
   std::vector<Rule> rules;
   std::istringstream lines(text_of(variable, ""));
   for (std::string line; std::getline(lines, line, ';');) {

@@ -6,12 +6,12 @@
 // real, collectives really exchange between the processes of one machine, and kernels are counted by name but not run:
 // values that a kernel would have computed are whatever the memory holds, mostly zeros.
 //
-//   TITAN_NULL_CUDA_DEVICES     number of devices (8)
-//   TITAN_NULL_CUDA_MEMORY      bytes of memory per device (80 GiB)
-//   TITAN_NULL_CUDA_CAPABILITY  compute capability (9.0); 8.0 makes torch leave cuDNN's attention alone
-//   TITAN_NULL_CUDA_DRIVER      version of the driver (13000); 12040 is one that runs CUDA 12.4 and earlier
-//   TITAN_NULL_CUDA_TRACE       folder that gets null_cuda.RANK.PID.json from each process that used a device
-//   TITAN_NULL_CUDA_FAULT       rules with ';' between them, each a kind, and words key=value in any order:
+//   NULL_CUDA_DEVICES     number of devices (8)
+//   NULL_CUDA_MEMORY      bytes of memory per device (80 GiB)
+//   NULL_CUDA_CAPABILITY  compute capability (9.0); 8.0 makes torch leave cuDNN's attention alone
+//   NULL_CUDA_DRIVER      version of the driver (13000); 12040 is one that runs CUDA 12.4 and earlier
+//   NULL_CUDA_TRACE       folder that gets null_cuda.RANK.PID.json from each process that used a device
+//   NULL_CUDA_FAULT       rules with ';' between them, each a kind, and words key=value in any order:
 //
 //     illegal_access launch=N   the Nth kernel launch, and every call after it, fails with an illegal memory access
 //     hang_kernel launch=N      the stream of the Nth kernel launch never goes on
