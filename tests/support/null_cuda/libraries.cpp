@@ -158,7 +158,8 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t) { return CUDNN_STAT
 // Descriptors that a caller wants filled are its own already; numbers are zero.
 cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t, cudnnBackendAttributeName_t,
                                        cudnnBackendAttributeType_t type, int64_t wanted, int64_t* count, void* to) {
-  if (count) *count = 1;
+  const bool is_list_of_notes = type != CUDNN_TYPE_INT64 && type != CUDNN_TYPE_BACKEND_DESCRIPTOR;
+  if (count) *count = is_list_of_notes ? 0 : 1;
   if (wanted > 0 && to && type == CUDNN_TYPE_INT64) std::memset(to, 0, sizeof(int64_t));
   return CUDNN_STATUS_SUCCESS;
 }

@@ -1,0 +1,94 @@
+"""Runs the real CUDA module, torch's CUDA allocator and ProcessGroupNCCL without a GPU (tests/support/null_cuda/): ranks
+start and end as on GPUs, and faults of devices, memory and NCCL come when they are asked for. Values are not computed."""
+import json
+import re
+
+from fixtures import write_job
+from harness import case, expect, file_of_build, read_rows, skip, start
+
+
+def null_cuda(context, **settings):
+    """Returns variables for a job on null devices. Capability 8.0 takes the kernels of torch's flash attention."""
+    library = file_of_build(context, "libtitan_null_cuda.so")
+    trace = context.folder / "trace"
+    trace.mkdir(exist_ok=True)
+    env = {"LD_PRELOAD": str(library), "NULL_CUDA_CAPABILITY": "8.0", "NULL_CUDA_TRACE": str(trace)}
+    return env | {f"NULL_CUDA_{key.upper()}": str(value) for key, value in settings.items()}
+
+
+def run(context, ranks, words=(), exit_code=0, steps=3, **settings):
+    """Runs the program on null devices. The loss is whatever memory holds, so that values that are not finite only warn."""
+    if not (context.program.parent / "libtitan_cuda.so").exists():
+        skip("nvcc")
+    job_file = write_job(context, "run", steps=steps)
+    words = ["--config", job_file, "--training.device", "cuda", "--training.on_nan", "warn", *words]
+    job = start(context, ranks, words, env=null_cuda(context, **settings))
+    code = job.wait(60)
+    expect(code == exit_code, f"exit code {code}, expected {exit_code}\n{job.tail(40)}")
+    return job
+
+
+def traces(context):
+    """Returns what each rank asked of its device, by rank."""
+    found = map(json.loads, (path.read_text() for path in (context.folder / "trace").glob("*.json")))
+    return {trace["rank"]: trace for trace in found if trace["num_launches"] > 0}
+
+
+@case(60, processors=2, ranks=[2, 8], wide=["2"])
+def null_cuda_ranks_train(context, ranks):
+    """Ranks that each have a device of their own train and end, and call as many collectives as their peers."""
+    run(context, ranks)
+    expect(len(read_rows(context.dump("run") / "metrics.jsonl")) == 3, "the run did not train 3 steps")
+    found = traces(context)
+    expect(sorted(found) == list(range(ranks)), f"traces of ranks {sorted(found)}")
+    for name in ("ncclAllGather", "ncclReduceScatter", "ncclAllReduce"):
+        counts = {trace["calls"].get(name, 0) for trace in found.values()}
+        expect(len(counts) == 1 and 0 not in counts, f"{name} was called {sorted(counts)} times")
+    for rank, trace in found.items():
+        peak = trace["peak_bytes"]
+        expect(all(bytes == 0 for device, bytes in enumerate(peak) if device != rank), f"rank {rank} uses {peak}")
+
+
+@case(60, processors=2)
+def null_cuda_out_of_memory_names_the_step(context):
+    """A device that is too small ends the run with the step and what to change, and the other rank repeats it."""
+    job = run(context, 2, exit_code=1, memory=24 << 20)
+    expect(re.search(r"rank \d: out of memory in step 1: .*training\.local_batch_size", job.errors()), job.tail(40))
+
+
+@case(60, processors=2)
+def null_cuda_old_driver(context):
+    """CUDA's own runtime would find no device with an old driver; the program names both versions instead."""
+    job = run(context, 2, exit_code=2, driver=12040)
+    expect("it runs CUDA 12.4 and earlier" in job.errors(), job.tail(40))
+
+
+@case(60, processors=2)
+def null_cuda_collective_never_ends(context):
+    """A collective that one rank never finishes ends the run within seconds of its limit, with its number and kind."""
+    limits = ["--comm.init_timeout_seconds", 20, "--comm.train_timeout_seconds", 3]
+    job = run(context, 2, limits, exit_code=3, steps=50, fault="hang collective=100 rank=1")
+    found = re.search(r"collective operation timeout: WorkNCCL\(SeqNum=100, .* ran for (\d+) milliseconds", job.errors())
+    expect(found and int(found[1]) < 10_000, job.tail(40))
+
+
+@case(60, processors=2)
+def null_cuda_peer_is_gone(context):
+    """An error that NCCL reports of a peer ends the run with the exit code for another start, and NCCL's own words."""
+    job = run(context, 2, exit_code=3, steps=50, fault="remote_error collective=100 rank=1")
+    expect("NCCL's last error: null NCCL: a rule says that the peer is gone" in job.errors(), job.tail(40))
+
+
+@case(60, processors=2)
+def null_cuda_killed_rank(context):
+    """A rank that is killed between two kernels ends all ranks, which name it."""
+    job = run(context, 2, exit_code=137, steps=50, fault="kill launch=1500 rank=1")
+    expect("rank 1: ended without reporting an error" in job.errors(), job.tail(40))
+
+
+@case(60, processors=2)
+def null_cuda_illegal_access(context):
+    """A kernel's illegal access is told as this rank's, with the exit code that asks for no other start."""
+    job = run(context, 2, exit_code=1, steps=50, fault="illegal_access launch=1500 rank=1")
+    expect("rank 1: the device failed: CUDA error: an illegal memory access was encountered" in job.errors(), job.tail(40))
+    expect("rank 0: the device failed" not in job.errors(), job.tail(40))
