@@ -78,12 +78,12 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* made
   const Wish own{color, key, all.rank};
   std::vector<Wish> wishes(static_cast<std::size_t>(all.size));
   run_in_turn(all, [&] {
-    all.segment.exchange(reinterpret_cast<const char*>(&own), sizeof(own), /*tag=*/0xf000000000000000,
-                         [&] { return all.goes_on(); },
-                         [&](std::size_t, std::size_t, const auto& block) {
-                           for (int rank = 0; rank < all.size; ++rank)
-                             std::memcpy(&wishes[static_cast<std::size_t>(rank)], block(rank), sizeof(Wish));
-                         });
+    all.segment.exchange(
+        reinterpret_cast<const char*>(&own), sizeof(own), /*tag=*/0xf000000000000000, [&] { return all.goes_on(); },
+        [&](std::size_t, std::size_t, const auto& block) {
+          for (int rank = 0; rank < all.size; ++rank)
+            std::memcpy(&wishes[static_cast<std::size_t>(rank)], block(rank), sizeof(Wish));
+        });
   });
   if (!all.goes_on()) return fail(ncclInvalidUsage, "null NCCL: a split ended early");
   const std::string name = all.name + "_" + std::to_string(++all.num_splits) + "_" + std::to_string(color);
@@ -91,7 +91,8 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* made
   if (color == NCCL_SPLIT_NOCOLOR) return ncclSuccess;
   std::erase_if(wishes, [&](const Wish& wish) { return wish.color != color; });
   std::stable_sort(wishes.begin(), wishes.end(), [](const Wish& a, const Wish& b) { return a.key < b.key; });
-  const auto place = std::find_if(wishes.begin(), wishes.end(), [&](const Wish& wish) { return wish.rank == all.rank; });
+  const auto place =
+      std::find_if(wishes.begin(), wishes.end(), [&](const Wish& wish) { return wish.rank == all.rank; });
   return connect(made, name, static_cast<int>(wishes.size()), static_cast<int>(place - wishes.begin()));
 }
 
@@ -163,15 +164,24 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t, void*, size_t, ncclWindow_t*, in
 ncclResult_t ncclCommWindowDeregister(ncclComm_t, ncclWindow_t) { return ncclSuccess; }
 const char* ncclGetErrorString(ncclResult_t error) {
   switch (error) {
-    case ncclSuccess: return "no error";
-    case ncclUnhandledCudaError: return "unhandled cuda error (run with NCCL_DEBUG=INFO for details)";
-    case ncclSystemError: return "unhandled system error (run with NCCL_DEBUG=INFO for details)";
-    case ncclInternalError: return "internal error";
-    case ncclInvalidArgument: return "invalid argument (run with NCCL_DEBUG=WARN for details)";
-    case ncclInvalidUsage: return "invalid usage (run with NCCL_DEBUG=WARN for details)";
-    case ncclRemoteError: return "remote process exited or there was a network error";
-    case ncclInProgress: return "NCCL operation in progress";
-    default: return "unknown result code";
+    case ncclSuccess:
+      return "no error";
+    case ncclUnhandledCudaError:
+      return "unhandled cuda error (run with NCCL_DEBUG=INFO for details)";
+    case ncclSystemError:
+      return "unhandled system error (run with NCCL_DEBUG=INFO for details)";
+    case ncclInternalError:
+      return "internal error";
+    case ncclInvalidArgument:
+      return "invalid argument (run with NCCL_DEBUG=WARN for details)";
+    case ncclInvalidUsage:
+      return "invalid usage (run with NCCL_DEBUG=WARN for details)";
+    case ncclRemoteError:
+      return "remote process exited or there was a network error";
+    case ncclInProgress:
+      return "NCCL operation in progress";
+    default:
+      return "unknown result code";
   }
 }
 

@@ -32,10 +32,11 @@ Reduction reduction_of(ncclRedOp_t op, const Communicator& comm, ncclDataType_t 
 }
 
 // Exchanges bytes for a collective. Ranks whose calls differ would hang, or mix their bytes: said at once instead.
-void exchange(Communicator& comm, Kind kind, const void* bytes, std::size_t size, ncclDataType_t type, std::uint64_t how,
-              const Segment::Read& read) {
+void exchange(Communicator& comm, Kind kind, const void* bytes, std::size_t size, ncclDataType_t type,
+              std::uint64_t how, const Segment::Read& read) {
   const std::uint64_t tag = kind << 60 | static_cast<std::uint64_t>(type) << 56 | how << 48 | (size & 0xffffffffffff);
-  const int other = comm.segment.exchange(static_cast<const char*>(bytes), size, tag, [&] { return comm.goes_on(); }, read);
+  const int other = comm.segment.exchange(
+      static_cast<const char*>(bytes), size, tag, [&] { return comm.goes_on(); }, read);
   if (other < 0) return;
   const std::string text = "null NCCL: ranks " + std::to_string(comm.rank) + " and " + std::to_string(other) +
                            " of a communicator call different collectives, or with different sizes";
@@ -55,7 +56,8 @@ Segment::Read reduce_part(const Communicator& comm, std::size_t begin, std::size
   };
 }
 
-ncclResult_t collective(const char* name, ncclComm_t comm, cudaStream_t stream, std::function<void(Communicator&)> work) {
+ncclResult_t collective(const char* name, ncclComm_t comm, cudaStream_t stream,
+                        std::function<void(Communicator&)> work) {
   return submit(name, {comm->shared, stream, std::move(work)});
 }
 
@@ -120,7 +122,8 @@ ncclResult_t ncclBcast(void* bytes, size_t count, ncclDataType_t type, int root,
 ncclResult_t ncclAlltoAll(const void* from, void* to, size_t count, ncclDataType_t type, ncclComm_t comm,
                           cudaStream_t stream) {
   return collective("ncclAlltoAll", comm, stream, [=](Communicator& at) {
-    const std::size_t size = count * size_of(type), begin = size * static_cast<std::size_t>(at.rank), end = begin + size;
+    const std::size_t size = count * size_of(type), begin = size * static_cast<std::size_t>(at.rank),
+                      end = begin + size;
     exchange(at, kAllToAll, from, size * static_cast<std::size_t>(at.size), type, 0,
              [&](std::size_t offset, std::size_t length, const auto& block) {
                const std::size_t first = std::max(offset, begin), last = std::min(offset + length, end);

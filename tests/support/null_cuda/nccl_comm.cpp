@@ -113,9 +113,7 @@ ncclResult_t end_group() {
   return ncclSuccess;
 }
 
-void run_in_turn(Communicator& comm, const std::function<void()>& work) {
-  take_turn(comm, comm.num_submitted++, work);
-}
+void run_in_turn(Communicator& comm, const std::function<void()>& work) { take_turn(comm, comm.num_submitted++, work); }
 
 ncclResult_t fail(ncclResult_t error, const std::string& text) {
   const std::lock_guard lock(reason().mutex);

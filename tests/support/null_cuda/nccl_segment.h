@@ -27,7 +27,8 @@ class Segment {
   // Exchanges `size` bytes per rank: calls read(rank, offset, block, length) for each rank and each block in turn. A
   // null `bytes` publishes nothing, but counts. `tag` has to be the same on all ranks; the rank whose tag differs is
   // returned, or -1. Returns -2 if `goes_on` ended it.
-  using Read = std::function<void(std::size_t offset, std::size_t length, const std::function<const char*(int)>& block)>;
+  using Read =
+      std::function<void(std::size_t offset, std::size_t length, const std::function<const char*(int)>& block)>;
   int exchange(const char* bytes, std::size_t size, std::uint64_t tag, const std::function<bool()>& goes_on,
                const Read& read);
 

@@ -51,10 +51,14 @@ void store(char* to, std::size_t index, Wide<T> value) {
 template <class W>
 W join(ncclRedOp_t kind, W a, W b) {
   switch (kind) {
-    case ncclProd: return a * b;
-    case ncclMax: return std::max(a, b);
-    case ncclMin: return std::min(a, b);
-    default: return a + b;
+    case ncclProd:
+      return a * b;
+    case ncclMax:
+      return std::max(a, b);
+    case ncclMin:
+      return std::min(a, b);
+    default:
+      return a + b;
   }
 }
 
@@ -78,16 +82,25 @@ void reduce_as(const char* const* parts, int num_parts, std::size_t count, const
 template <class Function>
 auto with_type(ncclDataType_t type, Function&& function) {
   switch (type) {
-    case ncclInt8: return function(std::int8_t{});
-    case ncclInt32: return function(std::int32_t{});
-    case ncclUint32: return function(std::uint32_t{});
+    case ncclInt8:
+      return function(std::int8_t{});
+    case ncclInt32:
+      return function(std::int32_t{});
+    case ncclUint32:
+      return function(std::uint32_t{});
     case ncclInt64:
-    case ncclUint64: return function(std::int64_t{});
-    case ncclFloat16: return function(_Float16{});
-    case ncclFloat32: return function(float{});
-    case ncclFloat64: return function(double{});
-    case ncclBfloat16: return function(BFloat16{});
-    default: return function(std::uint8_t{});
+    case ncclUint64:
+      return function(std::int64_t{});
+    case ncclFloat16:
+      return function(_Float16{});
+    case ncclFloat32:
+      return function(float{});
+    case ncclFloat64:
+      return function(double{});
+    case ncclBfloat16:
+      return function(BFloat16{});
+    default:
+      return function(std::uint8_t{});
   }
 }
 

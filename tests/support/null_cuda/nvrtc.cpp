@@ -3,8 +3,8 @@
 #include <cuda.h>
 #include <nvrtc.h>
 
-#include <cstring>
 #include <cstddef>
+#include <cstring>
 
 namespace {
 

@@ -65,39 +65,66 @@ int attribute_of(int attribute, int device) {
   cudaDeviceProp all;
   describe(all, device);
   switch (attribute) {
-    case cudaDevAttrMaxThreadsPerBlock: return all.maxThreadsPerBlock;
-    case cudaDevAttrMaxBlockDimX: return all.maxThreadsDim[0];
-    case cudaDevAttrMaxBlockDimY: return all.maxThreadsDim[1];
-    case cudaDevAttrMaxBlockDimZ: return all.maxThreadsDim[2];
-    case cudaDevAttrMaxGridDimX: return all.maxGridSize[0];
-    case cudaDevAttrMaxGridDimY: return all.maxGridSize[1];
-    case cudaDevAttrMaxGridDimZ: return all.maxGridSize[2];
-    case cudaDevAttrMaxSharedMemoryPerBlock: return static_cast<int>(all.sharedMemPerBlock);
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin: return static_cast<int>(all.sharedMemPerBlockOptin);
-    case cudaDevAttrMaxSharedMemoryPerMultiprocessor: return static_cast<int>(all.sharedMemPerMultiprocessor);
-    case cudaDevAttrReservedSharedMemoryPerBlock: return static_cast<int>(all.reservedSharedMemPerBlock);
-    case cudaDevAttrWarpSize: return all.warpSize;
-    case cudaDevAttrMaxRegistersPerBlock: return all.regsPerBlock;
-    case cudaDevAttrMaxRegistersPerMultiprocessor: return all.regsPerMultiprocessor;
-    case cudaDevAttrMultiProcessorCount: return all.multiProcessorCount;
-    case cudaDevAttrClockRate: return 1980000;
-    case cudaDevAttrMemoryClockRate: return 2619000;
-    case cudaDevAttrGlobalMemoryBusWidth: return all.memoryBusWidth;
-    case cudaDevAttrL2CacheSize: return all.l2CacheSize;
-    case cudaDevAttrMaxThreadsPerMultiProcessor: return all.maxThreadsPerMultiProcessor;
-    case cudaDevAttrMaxBlocksPerMultiprocessor: return all.maxBlocksPerMultiProcessor;
-    case cudaDevAttrComputeCapabilityMajor: return all.major;
-    case cudaDevAttrComputeCapabilityMinor: return all.minor;
-    case cudaDevAttrPciBusId: return all.pciBusID;
+    case cudaDevAttrMaxThreadsPerBlock:
+      return all.maxThreadsPerBlock;
+    case cudaDevAttrMaxBlockDimX:
+      return all.maxThreadsDim[0];
+    case cudaDevAttrMaxBlockDimY:
+      return all.maxThreadsDim[1];
+    case cudaDevAttrMaxBlockDimZ:
+      return all.maxThreadsDim[2];
+    case cudaDevAttrMaxGridDimX:
+      return all.maxGridSize[0];
+    case cudaDevAttrMaxGridDimY:
+      return all.maxGridSize[1];
+    case cudaDevAttrMaxGridDimZ:
+      return all.maxGridSize[2];
+    case cudaDevAttrMaxSharedMemoryPerBlock:
+      return static_cast<int>(all.sharedMemPerBlock);
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+      return static_cast<int>(all.sharedMemPerBlockOptin);
+    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
+      return static_cast<int>(all.sharedMemPerMultiprocessor);
+    case cudaDevAttrReservedSharedMemoryPerBlock:
+      return static_cast<int>(all.reservedSharedMemPerBlock);
+    case cudaDevAttrWarpSize:
+      return all.warpSize;
+    case cudaDevAttrMaxRegistersPerBlock:
+      return all.regsPerBlock;
+    case cudaDevAttrMaxRegistersPerMultiprocessor:
+      return all.regsPerMultiprocessor;
+    case cudaDevAttrMultiProcessorCount:
+      return all.multiProcessorCount;
+    case cudaDevAttrClockRate:
+      return 1980000;
+    case cudaDevAttrMemoryClockRate:
+      return 2619000;
+    case cudaDevAttrGlobalMemoryBusWidth:
+      return all.memoryBusWidth;
+    case cudaDevAttrL2CacheSize:
+      return all.l2CacheSize;
+    case cudaDevAttrMaxThreadsPerMultiProcessor:
+      return all.maxThreadsPerMultiProcessor;
+    case cudaDevAttrMaxBlocksPerMultiprocessor:
+      return all.maxBlocksPerMultiProcessor;
+    case cudaDevAttrComputeCapabilityMajor:
+      return all.major;
+    case cudaDevAttrComputeCapabilityMinor:
+      return all.minor;
+    case cudaDevAttrPciBusId:
+      return all.pciBusID;
     case cudaDevAttrConcurrentKernels:
     case cudaDevAttrUnifiedAddressing:
     case cudaDevAttrCanMapHostMemory:
     case cudaDevAttrCooperativeLaunch:
     case cudaDevAttrHostRegisterSupported:
     case cudaDevAttrMemoryPoolsSupported:
-    case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED: return 1;
-    case cudaDevAttrClusterLaunch: return all.clusterLaunch;
-    default: return 0;
+    case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
+      return 1;
+    case cudaDevAttrClusterLaunch:
+      return all.clusterLaunch;
+    default:
+      return 0;
   }
 }
 

@@ -14,11 +14,17 @@ namespace {
 
 // Copies in the order of a stream. As with CUDA, the host waits if one side is memory of the host that can be paged.
 cudaError_t copy(void* to, const void* from, std::size_t size, Stream& stream, const char* function) {
-  const bool is_staged = place_of(to).kind == Kind::kNone || place_of(from).kind == Kind::kNone;
+  const Kind source = place_of(from).kind, target = place_of(to).kind;
+  const bool is_staged = source == Kind::kNone || target == Kind::kNone;
+  const bool is_read = source == Kind::kDevice && target != Kind::kDevice;
   count_call(function);
   if (is_staged) count_wait("copy of pageable memory");
   stream.run([=] {
-    if (device_error() == cudaSuccess) std::memmove(to, from, size);
+    if (device_error() != cudaSuccess) return;
+    if (is_read && settings().reads_zeros)
+      std::memset(to, 0, size);
+    else
+      std::memmove(to, from, size);
   });
   if (is_staged) stream.wait();
   return result(cudaSuccess);
@@ -56,7 +62,9 @@ cudaError_t cudaHostAlloc(void** address, size_t size, unsigned) {
   return result(*address ? cudaSuccess : cudaErrorMemoryAllocation);
 }
 
-cudaError_t cudaFreeHost(void* address) { return result(!address || release(address) ? cudaSuccess : cudaErrorInvalidValue); }
+cudaError_t cudaFreeHost(void* address) {
+  return result(!address || release(address) ? cudaSuccess : cudaErrorInvalidValue);
+}
 
 cudaError_t cudaHostRegister(void* address, size_t size, unsigned) {
   count_call("cudaHostRegister");

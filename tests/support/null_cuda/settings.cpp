@@ -40,6 +40,9 @@ Settings read_settings() {
   found.num_devices = static_cast<int>(number_of("NULL_CUDA_DEVICES", "8"));
   found.memory = static_cast<std::size_t>(number_of("NULL_CUDA_MEMORY", "85899345920"));
   found.driver_version = static_cast<int>(number_of("NULL_CUDA_DRIVER", "13000"));
+  const std::string read = text_of("NULL_CUDA_READ", "memory");
+  if (read != "memory" && read != "zeros") refuse("NULL_CUDA_READ", read);
+  found.reads_zeros = read == "zeros";
   found.trace_folder = text_of("NULL_CUDA_TRACE", "");
   const std::string capability = text_of("NULL_CUDA_CAPABILITY", "9.0");
   if (std::sscanf(capability.c_str(), "%d.%d", &found.major, &found.minor) != 2)

@@ -10,6 +10,8 @@
 //   NULL_CUDA_MEMORY      bytes of memory per device (80 GiB)
 //   NULL_CUDA_CAPABILITY  compute capability (9.0); 8.0 makes torch leave cuDNN's attention alone
 //   NULL_CUDA_DRIVER      version of the driver (13000); 12040 is one that runs CUDA 12.4 and earlier
+//   NULL_CUDA_READ              zeros: copies from a device to the host bring zeros, not what the memory holds (memory).
+//                               Losses, norms and sampled tokens are then the same in each run, and finite
 //   NULL_CUDA_TRACE       folder that gets null_cuda.RANK.PID.json from each process that used a device
 //   NULL_CUDA_FAULT       rules with ';' between them, each a kind, and words key=value in any order:
 //
@@ -33,6 +35,7 @@ struct Settings {
   std::size_t memory = std::size_t{80} << 30;  // bytes per device
   int major = 9, minor = 0;                    // compute capability
   int driver_version = 13000;                  // as cudaDriverGetVersion counts
+  bool reads_zeros = false;                    // instead of what the memory of a device holds
   std::string trace_folder;                    // empty if nothing is traced
 };
 

@@ -97,8 +97,8 @@ void write_trace() {
   if (all.num_launches == 0 && all.calls.empty()) return;
   Counts launches;
   for (const auto& [address, launch] : all.launches) launches[readable(launch.first)] += launch.second;
-  const std::string file = settings().trace_folder + "/null_cuda." + std::to_string(own_rank()) + "." +
-                           std::to_string(::getpid()) + ".json";
+  const std::string file =
+      settings().trace_folder + "/null_cuda." + std::to_string(own_rank()) + "." + std::to_string(::getpid()) + ".json";
   std::ofstream out(file);
   out << "{\"rank\": " << own_rank() << ", \"pid\": " << ::getpid() << ", \"num_launches\": " << all.num_launches
       << ",\n\"peak_bytes\": [";
