@@ -6,6 +6,7 @@
 
 #include "nccl_comm.h"
 #include "nccl_sums.h"
+#include "settings.h"
 
 using namespace titan_null;
 
@@ -36,7 +37,7 @@ void exchange(Communicator& comm, Kind kind, const void* bytes, std::size_t size
               std::uint64_t how, const Segment::Read& read) {
   const std::uint64_t tag = kind << 60 | static_cast<std::uint64_t>(type) << 56 | how << 48 | (size & 0xffffffffffff);
   const int other = comm.segment.exchange(
-      static_cast<const char*>(bytes), size, tag, [&] { return comm.goes_on(); }, read);
+      static_cast<const char*>(bytes), std::min(size, settings().moved), tag, [&] { return comm.goes_on(); }, read);
   if (other < 0) return;
   const std::string text = "null NCCL: ranks " + std::to_string(comm.rank) + " and " + std::to_string(other) +
                            " of a communicator call different collectives, or with different sizes";

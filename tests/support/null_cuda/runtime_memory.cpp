@@ -1,4 +1,5 @@
 // Functions of CUDA's runtime about memory, and copies.
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -17,6 +18,8 @@ cudaError_t copy(void* to, const void* from, std::size_t size, Stream& stream, c
   const Kind source = place_of(from).kind, target = place_of(to).kind;
   const bool is_staged = source == Kind::kNone || target == Kind::kNone;
   const bool is_read = source == Kind::kDevice && target != Kind::kDevice;
+  const bool is_within = source == Kind::kDevice && target == Kind::kDevice;
+  if (is_within) size = std::min(size, settings().moved);
   count_call(function);
   if (is_staged) count_wait("copy of pageable memory");
   stream.run([=] {
