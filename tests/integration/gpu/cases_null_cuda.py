@@ -2,8 +2,10 @@
 start and end as on GPUs, and faults of devices, memory and NCCL come when they are asked for. Values are not computed."""
 import json
 import re
+import subprocess
 
-from fixtures import write_job
+from cases_simulated import EQUAL, OF_FOUR, OTHERS, PIPELINES, TENSOR_PARALLEL
+from fixtures import DEBUG_MODEL, SMALL_MODEL, write_job
 from harness import case, expect, file_of_build, read_rows, skip, start
 
 
@@ -16,15 +18,15 @@ def null_cuda(context, **settings):
     return env | {f"NULL_CUDA_{key.upper()}": str(value) for key, value in settings.items()}
 
 
-def run(context, ranks, words=(), exit_code=0, steps=3, **settings):
+def run(context, ranks, words=(), exit_code=0, steps=3, label="run", template=SMALL_MODEL, **settings):
     """Runs the program on null devices. The loss is whatever memory holds, so that values that are not finite only warn."""
     if not (context.program.parent / "libtitan_cuda.so").exists():
         skip("nvcc")
-    job_file = write_job(context, "run", steps=steps)
+    job_file = write_job(context, label, template, steps)
     words = ["--config", job_file, "--training.device", "cuda", "--training.on_nan", "warn", *words]
-    job = start(context, ranks, words, env=null_cuda(context, **settings))
+    job = start(context, ranks, words, name=label, env=null_cuda(context, **settings))
     code = job.wait(60)
-    expect(code == exit_code, f"exit code {code}, expected {exit_code}\n{job.tail(40)}")
+    expect(code == exit_code, f"{label}: exit code {code}, expected {exit_code}\n{job.tail(40)}")
     return job
 
 
@@ -47,6 +49,38 @@ def null_cuda_ranks_train(context, ranks):
     for rank, trace in found.items():
         peak = trace["peak_bytes"]
         expect(all(bytes == 0 for device, bytes in enumerate(peak) if device != rank), f"rank {rank} uses {peak}")
+
+
+GROUPS = {"kinds": EQUAL | OTHERS, "tensor_parallel": TENSOR_PARALLEL, "of_four": OF_FOUR, "pipelines": PIPELINES}
+
+
+@case(240, ranks=[4], which=list(GROUPS), wide=["4_kinds", "4_tensor_parallel", "4_pipelines"])
+def null_cuda_modes_train(context, ranks, which):
+    """Each mode of the simulated device trains over ProcessGroupNCCL: no rank calls another collective than its peers."""
+    for mode, words in GROUPS[which].items():
+        label = mode.replace(" ", "_").replace(",", "")
+        job = run(context, ranks, words, label=label)
+        expect("different collectives" not in job.errors(), f"{mode}\n{job.tail(40)}")
+        expect(len(read_rows(context.dump(label) / "metrics.jsonl")) == 3, f"{mode}: it did not train 3 steps")
+
+
+# The allocator hands out blocks of 512 bytes, and the dry run leaves out what a step holds besides tensors of the model.
+PREDICTED_WITHIN = 0.005
+
+
+@case(120, processors=2, recomputed=["none", "full"], wide=["full"])
+def null_cuda_memory_as_predicted(context, recomputed):
+    """An 8B model on eight devices of 80 GiB: torch's own allocator ends with the dry run's peak, and with its pools."""
+    words = ["--model.flavor", "8B", "--training.seq_len", 8192, "--training.local_batch_size", 1]
+    words += ["--activation_checkpoint.mode", recomputed]
+    run(context, 8, words, steps=2, template=DEBUG_MODEL, moved=0)
+    last = read_rows(context.dump("run") / "metrics.jsonl")[-1]
+    dry_run = [context.program, "--dry-run", "--json", "--world-size", 8, "--device", "H100", "--config", context.folder / "run.toml", *words]
+    answer = subprocess.run([str(word) for word in dry_run], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    predicted = json.loads(answer.stdout)
+    expected = {"memory_active_bytes": predicted["peak_bytes"], "memory_peak_bytes": predicted["peak_bytes"] + predicted["pooled_bytes"]}
+    for name, bytes in expected.items():
+        expect(abs(last[name] - bytes) <= PREDICTED_WITHIN * bytes, f"{name} is {last[name]}, and the dry run says {bytes}")
 
 
 @case(60, processors=2)
