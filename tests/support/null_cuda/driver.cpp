@@ -146,7 +146,7 @@ CUresult cuMemAddressReserve(CUdeviceptr* address, size_t size, size_t, CUdevice
   if (found == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   const auto begin = reinterpret_cast<CUdeviceptr>(found);
   *address = (begin + kGranularity - 1) / kGranularity * kGranularity;
-  // What is cut off keeps cuMemAddressFree() simple.
+  // The ends are cut off, so that cuMemAddressFree() has the whole.
   if (*address > begin) ::munmap(found, *address - begin);
   ::munmap(pointer(*address + size), begin + kGranularity - *address);
   return CUDA_SUCCESS;

@@ -1,5 +1,5 @@
-// Functions of CUDA's driver, and of NCCL for code on devices, that torch looks for and that nothing here needs. They refuse, whatever their arguments are,
-// which NVIDIA's header would have them declare.
+// Functions of CUDA's driver, and of NCCL for code on devices, that torch looks for and that nothing here needs. They
+// refuse, whatever their arguments are, which NVIDIA's header would have them declare.
 
 namespace {
 

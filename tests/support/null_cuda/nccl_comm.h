@@ -40,7 +40,7 @@ struct Call {
   Shared comm;
   cudaStream_t stream;
   std::function<void(Communicator&)> work;
-  // Of a call between two ranks instead: those of one group go on side by side.
+  // A call between two ranks has these instead: those of one group go on side by side.
   bool is_send = false;
   int peer = -1;
   char* bytes = nullptr;

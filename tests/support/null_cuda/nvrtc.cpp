@@ -1,5 +1,5 @@
 // The compiler of kernels at run time: torch compiles a few of its kernels (erfinv) when they are first called. Here it
-// makes nothing. This is a library of its own, libnvrtc.so.13, because torch asks that one for its functions by dlsym().
+// makes nothing. This is a library of its own, libnvrtc.so.13, because torch asks that one for its functions by name.
 #include <cuda.h>
 #include <nvrtc.h>
 

@@ -36,7 +36,7 @@ Registry& registry() {
   return all;
 }
 
-// What <<<grid, block, shared, stream>>> keeps until the host's function of the kernel takes it.
+// Holds what <<<grid, block, shared, stream>>> says until the host's function of the kernel takes it.
 struct Configuration {
   dim3 grid, block;
   std::size_t shared = 0;

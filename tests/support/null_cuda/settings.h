@@ -1,30 +1,31 @@
 #pragma once
 
 // The null CUDA runtime answers CUDA's driver, CUDA's runtime, NCCL, and the parts of cuBLAS and cuDNN that a start
-// needs, on a machine without a GPU. Preload it (LD_PRELOAD) into a program that uses torch's CUDA wheel: its allocator,
-// streams, guards and ProcessGroupNCCL then run as they do on GPUs. Device memory is memory of the host, copies are
-// real, collectives really exchange between the processes of one machine, and kernels are counted by name but not run:
-// values that a kernel would have computed are whatever the memory holds, mostly zeros.
+// needs, on a machine without a GPU. Preload it (LD_PRELOAD) into a program that uses torch's CUDA wheel: torch's
+// allocator, streams, guards and ProcessGroupNCCL then run as they do on GPUs. Device memory is memory of the host,
+// copies are real, collectives really exchange between the processes of one machine, and kernels are counted by name
+// but not run: values that a kernel would have computed are whatever the memory holds, mostly zeros.
 //
 //   NULL_CUDA_DEVICES     number of devices (8)
 //   NULL_CUDA_MEMORY      bytes of memory per device (80 GiB)
-//   NULL_CUDA_CAPABILITY  compute capability (9.0); 8.0 makes torch leave cuDNN's attention alone
+//   NULL_CUDA_CAPABILITY  compute capability (9.0). cuDNN's attention finds no plan here: take 8.0, at which torch
+//                         prefers its own
 //   NULL_CUDA_DRIVER      version of the driver (13000); 12040 is one that runs CUDA 12.4 and earlier
-//   NULL_CUDA_READ              zeros: copies from a device to the host bring zeros, not what the memory holds (memory).
-//                               Losses, norms and sampled tokens are then the same in each run, and finite
-//   NULL_CUDA_MOVED             bytes, from the first on, that a copy within devices, or a collective of each rank, really
-//                               moves (all): with 0 a model as large as on GPUs fits the host, because nobody writes
-//                               most of its memory
+//   NULL_CUDA_READ        zeros: copies from a device to the host bring zeros, not what the memory holds (memory).
+//                         Losses, norms and sampled tokens are then the same in each run, and finite
+//   NULL_CUDA_MOVED       bytes, from the first on, that a copy within devices, or a collective of each rank, really
+//                         moves (all): with 0 a model as large as on GPUs fits the host, because nobody writes most of
+//                         its memory
 //   NULL_CUDA_TRACE       folder that gets null_cuda.RANK.PID.json from each process that used a device
 //   NULL_CUDA_FAULT       rules with ';' between them, each a kind, and words key=value in any order:
 //
-//     illegal_access launch=N   the Nth kernel launch, and every call after it, fails with an illegal memory access
-//     hang_kernel launch=N      the stream of the Nth kernel launch never goes on
-//     kill launch=N             the process ends by SIGKILL at its Nth kernel launch
-//     out_of_memory malloc=N    the Nth allocation on a device, and each after it, fails
-//     hang collective=N         the Nth NCCL call of the process never completes, until it is aborted
-//     remote_error collective=N the same, and NCCL reports ncclRemoteError
-//     rank=R                    the rule is for this rank alone; without it, for each process
+//     illegal_access launch=N    the Nth kernel launch, and every call after it, fails with an illegal memory access
+//     hang_kernel launch=N       the stream of the Nth kernel launch never goes on
+//     kill launch=N              the process ends by SIGKILL at its Nth kernel launch
+//     out_of_memory malloc=N     the Nth allocation on a device, and each after it, fails
+//     hang collective=N          the Nth NCCL call of the process never completes, until it is aborted
+//     remote_error collective=N  the same, and NCCL reports ncclRemoteError
+//     rank=R                     the rule is for this rank alone; without it, for each process
 //
 // Launches, allocations and NCCL calls are counted from 1, per process.
 
