@@ -1,8 +1,8 @@
 // Products and solvers of cuBLAS. Their arguments are not read but for the handle, so that NVIDIA's header, which would
 // have them all declared, is left out.
-#include "errors.h"
-#include "kernels.h"
-#include "streams.h"
+#include "tests/support/null_cuda/errors.h"
+#include "tests/support/null_cuda/kernels.h"
+#include "tests/support/null_cuda/streams.h"
 
 namespace {
 

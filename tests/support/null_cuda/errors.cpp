@@ -1,8 +1,8 @@
-#include "errors.h"
+#include "tests/support/null_cuda/errors.h"
 
 #include <atomic>
 
-#include "settings.h"
+#include "tests/support/null_cuda/settings.h"
 
 namespace titan_null {
 namespace {

@@ -6,9 +6,9 @@
 
 #include <cstring>
 
-#include "errors.h"
-#include "kernels.h"
-#include "streams.h"
+#include "tests/support/null_cuda/errors.h"
+#include "tests/support/null_cuda/kernels.h"
+#include "tests/support/null_cuda/streams.h"
 
 using namespace titan_null;
 

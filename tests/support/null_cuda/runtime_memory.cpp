@@ -3,11 +3,11 @@
 #include <cstring>
 #include <vector>
 
-#include "errors.h"
-#include "memory.h"
-#include "settings.h"
-#include "streams.h"
-#include "trace.h"
+#include "tests/support/null_cuda/device_memory.h"
+#include "tests/support/null_cuda/errors.h"
+#include "tests/support/null_cuda/settings.h"
+#include "tests/support/null_cuda/streams.h"
+#include "tests/support/null_cuda/trace.h"
 
 using namespace titan_null;
 

@@ -1,7 +1,7 @@
 // Functions of CUDA's runtime about streams, events and graphs. Nothing is ever captured.
-#include "errors.h"
-#include "streams.h"
-#include "trace.h"
+#include "tests/support/null_cuda/errors.h"
+#include "tests/support/null_cuda/streams.h"
+#include "tests/support/null_cuda/trace.h"
 
 using namespace titan_null;
 

@@ -1,4 +1,4 @@
-#include "settings.h"
+#include "tests/support/null_cuda/settings.h"
 
 #include <unistd.h>
 

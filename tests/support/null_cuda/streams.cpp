@@ -1,11 +1,11 @@
-#include "streams.h"
+#include "tests/support/null_cuda/streams.h"
 
 #include <map>
 #include <set>
 #include <thread>
 #include <vector>
 
-#include "errors.h"
+#include "tests/support/null_cuda/errors.h"
 
 namespace titan_null {
 namespace {

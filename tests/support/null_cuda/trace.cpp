@@ -1,4 +1,4 @@
-#include "trace.h"
+#include "tests/support/null_cuda/trace.h"
 
 #include <cxxabi.h>
 #include <dlfcn.h>
@@ -13,7 +13,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "settings.h"
+#include "tests/support/null_cuda/settings.h"
 
 namespace titan_null {
 namespace {

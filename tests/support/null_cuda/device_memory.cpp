@@ -1,4 +1,4 @@
-#include "memory.h"
+#include "tests/support/null_cuda/device_memory.h"
 
 #include <sys/mman.h>
 
@@ -8,8 +8,8 @@
 #include <map>
 #include <mutex>
 
-#include "settings.h"
-#include "trace.h"
+#include "tests/support/null_cuda/settings.h"
+#include "tests/support/null_cuda/trace.h"
 
 namespace titan_null {
 namespace {

@@ -1,4 +1,4 @@
-#include "nccl_segment.h"
+#include "tests/support/null_cuda/nccl/nccl_segment.h"
 
 #include <fcntl.h>
 #include <sched.h>

@@ -1,12 +1,12 @@
-#include "nccl_comm.h"
+#include "tests/support/null_cuda/nccl/nccl_comm.h"
 
 #include <map>
 #include <mutex>
 
-#include "errors.h"
-#include "settings.h"
-#include "streams.h"
-#include "trace.h"
+#include "tests/support/null_cuda/errors.h"
+#include "tests/support/null_cuda/settings.h"
+#include "tests/support/null_cuda/streams.h"
+#include "tests/support/null_cuda/trace.h"
 
 namespace titan_null {
 namespace {

@@ -4,9 +4,9 @@
 #include <cstring>
 #include <mutex>
 
-#include "nccl_comm.h"
-#include "nccl_sums.h"
-#include "settings.h"
+#include "tests/support/null_cuda/nccl/nccl_comm.h"
+#include "tests/support/null_cuda/nccl/nccl_sums.h"
+#include "tests/support/null_cuda/settings.h"
 
 using namespace titan_null;
 

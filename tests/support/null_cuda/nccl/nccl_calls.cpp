@@ -6,9 +6,9 @@
 #include <cstdio>
 #include <cstring>
 
-#include "errors.h"
-#include "nccl_comm.h"
-#include "trace.h"
+#include "tests/support/null_cuda/errors.h"
+#include "tests/support/null_cuda/nccl/nccl_comm.h"
+#include "tests/support/null_cuda/trace.h"
 
 using namespace titan_null;
 

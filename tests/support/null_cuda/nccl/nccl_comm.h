@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "nccl_segment.h"
+#include "tests/support/null_cuda/nccl/nccl_segment.h"
 
 namespace titan_null {
 

@@ -1,4 +1,4 @@
-#include "nccl_sums.h"
+#include "tests/support/null_cuda/nccl/nccl_sums.h"
 
 #include <algorithm>
 #include <cstdint>

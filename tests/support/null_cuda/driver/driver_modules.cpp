@@ -5,9 +5,9 @@
 #include <set>
 #include <string>
 
-#include "errors.h"
-#include "kernels.h"
-#include "streams.h"
+#include "tests/support/null_cuda/errors.h"
+#include "tests/support/null_cuda/kernels.h"
+#include "tests/support/null_cuda/streams.h"
 
 using namespace titan_null;
 
