@@ -10,11 +10,11 @@ from harness import case, expect, file_of_build, read_rows, skip, start
 
 
 def null_cuda(context, **settings):
-    """Returns variables for a job on null devices. Capability 8.0 takes the kernels of torch's flash attention."""
+    """Returns variables for a job on null devices, by default H100s."""
     library = file_of_build(context, "libtitan_null_cuda.so")
     trace = context.folder / "trace"
     trace.mkdir(exist_ok=True)
-    env = {"LD_PRELOAD": str(library), "NULL_CUDA_CAPABILITY": "8.0", "NULL_CUDA_READ": "zeros", "NULL_CUDA_TRACE": str(trace)}
+    env = {"LD_PRELOAD": str(library), "NULL_CUDA_READ": "zeros", "NULL_CUDA_TRACE": str(trace)}
     return env | {f"NULL_CUDA_{key.upper()}": str(value) for key, value in settings.items()}
 
 

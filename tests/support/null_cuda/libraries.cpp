@@ -9,6 +9,7 @@
 #include "tests/support/null_cuda/errors.h"
 #include "tests/support/null_cuda/kernels.h"
 #include "tests/support/null_cuda/streams.h"
+#include "tests/support/null_cuda/trace.h"
 
 using namespace titan_null;
 
@@ -155,12 +156,15 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t, cudnnBackendAtt
 
 cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t) { return CUDNN_STATUS_SUCCESS; }
 
-// Descriptors that a caller wants filled are its own already; numbers are zero.
-cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t, cudnnBackendAttributeName_t,
+// Descriptors that a caller wants filled are its own already; numbers are zero, and lists of notes and knobs empty.
+cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t, cudnnBackendAttributeName_t name,
                                        cudnnBackendAttributeType_t type, int64_t wanted, int64_t* count, void* to) {
-  const bool is_list_of_notes = type != CUDNN_TYPE_INT64 && type != CUDNN_TYPE_BACKEND_DESCRIPTOR;
-  if (count) *count = is_list_of_notes ? 0 : 1;
-  if (wanted > 0 && to && type == CUDNN_TYPE_INT64) std::memset(to, 0, sizeof(int64_t));
+  // Plans are searched for once per shape, which takes a real cuDNN up to a quarter of a second.
+  if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS && wanted > 0) count_call("search for a cuDNN plan");
+  const bool is_number = type == CUDNN_TYPE_INT64 || type == CUDNN_TYPE_INT32;
+  const bool is_one = is_number || (type == CUDNN_TYPE_BACKEND_DESCRIPTOR && name != CUDNN_ATTR_ENGINECFG_KNOB_CHOICES);
+  if (count) *count = is_one ? 1 : 0;
+  if (wanted > 0 && to && is_number) std::memset(to, 0, type == CUDNN_TYPE_INT64 ? sizeof(int64_t) : sizeof(int32_t));
   return CUDNN_STATUS_SUCCESS;
 }
 

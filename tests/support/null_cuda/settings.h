@@ -8,8 +8,8 @@
 //
 //   NULL_CUDA_DEVICES     number of devices (8)
 //   NULL_CUDA_MEMORY      bytes of memory per device (80 GiB)
-//   NULL_CUDA_CAPABILITY  compute capability (9.0). cuDNN's attention finds no plan here: take 8.0, at which torch
-//                         prefers its own
+//   NULL_CUDA_CAPABILITY  compute capability (9.0, an H100's, at which torch prefers cuDNN's attention; 8.0 takes
+//                         torch's flash attention)
 //   NULL_CUDA_DRIVER      version of the driver (13000); 12040 is one that runs CUDA 12.4 and earlier
 //   NULL_CUDA_READ        zeros: copies from a device to the host bring zeros, not what the memory holds (memory).
 //                         Losses, norms and sampled tokens are then the same in each run, and finite
