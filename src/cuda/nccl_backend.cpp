@@ -3,6 +3,8 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -12,13 +14,14 @@
 #include "base/error.h"
 #include "base/process/program_name.h"
 #include "distributed/accelerator/device_error.h"
+#include "distributed/accelerator/device_queue.h"
 #include "distributed/world.h"
 
 namespace titan::cuda {
 namespace {
 
 // Aborts its communicators on destruction: after success nothing is in flight, after a failure waiting would hang.
-class NcclBackend final : public c10d::ProcessGroupNCCL {
+class NcclBackend final : public c10d::ProcessGroupNCCL, public dist::DeviceQueue {
  public:
   using ProcessGroupNCCL::ProcessGroupNCCL;
   ~NcclBackend() override {
@@ -27,6 +30,12 @@ class NcclBackend final : public c10d::ProcessGroupNCCL {
     } catch (const std::exception& error) {
       std::fprintf(stderr, "%s: NCCL does not end cleanly: %s\n", program_name(), error.what());
     }
+  }
+
+  // The watchdog keeps the number of the last collective that it has seen finished.
+  std::int64_t num_unfinished() override {
+    const auto started = static_cast<std::int64_t>(getSequenceNumberForGroup());
+    return started - std::max<std::int64_t>(pgStatus_->lastCompletedSeq, 0);
   }
 };
 

@@ -101,17 +101,18 @@ std::optional<std::string> conclude_stopped(FailureBoard& board, Answers& answer
   return reason;
 }
 
-// Returns the reason. The first rank that finds it writes it and prints the summary.
+// Returns the reason. The first rank that finds it writes it, as its own if none is to blame, and prints the summary.
 std::string conclude(FailureBoard& board, const std::vector<std::optional<RankState>>& states,
                      const std::string& symptom) {
   const auto found = find_culprit(states);
-  if (!found) return symptom;
-  if (found->rank < 0) return symptom + "; " + found->reason;
-  report_failure(board, found->rank, found->reason);
+  const bool blames = found && found->rank >= 0;
+  const std::string own = found ? symptom + "; " + found->reason : symptom;
+  report_failure(board, blames ? found->rank : board.rank, blames ? found->reason : own);
   const auto written = read_failure(board);
-  if (!written) return symptom;
-  if (written->writer == board.rank) print_summary(board.rank, states);
-  return written->reason;
+  if (!written) return own;
+  const bool is_first = written->writer == board.rank;
+  if (is_first && found) print_summary(board.rank, states);
+  return is_first && !blames ? own : written->reason;
 }
 
 }  // namespace

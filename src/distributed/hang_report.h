@@ -18,8 +18,8 @@ class HangAnswer {
   bool is_given_ = false;
 };
 
-// Returns why a collective failed on this rank with `symptom`, in one line. Writes it to the store if a rank is to
-// blame. The reason is
+// Returns why a collective failed on this rank with `symptom`, in one line. Writes it to the store, if no rank is to
+// blame as this rank's, so that the others say the same. The reason is
 //   - what failure_watch.h finds: the reason that a rank wrote, or a rank that has ended, fallen silent or is
 //     suspended;
 //   - otherwise what the states of all ranks show (flight/find_culprit.h); the rank that writes it first prints a

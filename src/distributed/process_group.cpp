@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/limits/system_limits.h"
 #include "distributed/accelerator/device_error.h"
+#include "distributed/accelerator/device_queue.h"
 #include "distributed/collective_trace.h"
 #include "distributed/flight/fault_point.h"
 #include "distributed/flight/flight_recorder.h"
@@ -119,6 +120,13 @@ ProcessGroup::ProcessGroup(std::string name, std::vector<int> ranks, int rank, c
   TITAN_CHECK(rank_ >= 0 && rank_ < size(),
               "group " + name_ + ": rank " + std::to_string(rank_) + " of " + std::to_string(size()));
   if (cpu_ || accelerator_) record_ = flight_recorder().add_group(name_, ranks_);
+  if (!dynamic_cast<DeviceQueue*>(accelerator_.get())) return;
+  // The recorder outlives this group.
+  flight_recorder().set_device_queue(record_, [backend = c10::weak_intrusive_ptr<c10d::Backend>(accelerator_)] {
+    const auto alive = backend.lock();
+    auto* const queue = dynamic_cast<DeviceQueue*>(alive.get());
+    return queue ? queue->num_unfinished() : 0;
+  });
 }
 
 c10d::Backend& ProcessGroup::backend(const at::Tensor& tensor) const {
@@ -149,7 +157,8 @@ Work ProcessGroup::start(const char* what, const at::Tensor& tensor, std::int64_
   trace_collective(ranks_[rank_], what, name_, input_numel, output_numel, tensor.scalar_type());
   const auto ticket = record_ < 0
                           ? CollectiveTicket{.kind = what}
-                          : flight_recorder().start(record_, what, input_numel, output_numel, tensor.scalar_type());
+                          : flight_recorder().start(record_, what, input_numel, output_numel, tensor.scalar_type(),
+                                                    /*on_device=*/!tensor.is_cpu());
   const NamedRange range([&] { return flight_recorder().describe(ticket); });
   try {
     Work work(start(), ticket);

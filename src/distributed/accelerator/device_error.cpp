@@ -6,12 +6,15 @@ namespace titan::dist {
 namespace {
 
 constexpr std::string_view kLastError = "Last error:";
+// c10d's watchdog puts its group, its rank and these words before what it says.
+constexpr std::string_view kOfWatchdog = "Process group watchdog thread terminated with exception: ";
 
 }  // namespace
 
 std::string reason_in(std::string_view text) {
   const auto lines = split(text, '\n');
   std::string reason = lines.empty() ? "" : lines.front();
+  if (const auto at = reason.find(kOfWatchdog); at != std::string::npos) reason.erase(0, at + kOfWatchdog.size());
   for (std::size_t i = 0; i < lines.size(); ++i) {
     if (!lines[i].starts_with(kLastError)) continue;
     const auto rest = trim(std::string_view(lines[i]).substr(kLastError.size()));

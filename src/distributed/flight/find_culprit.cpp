@@ -8,115 +8,11 @@
 #include <utility>
 
 #include "base/text.h"
+#include "distributed/flight/hang_words.h"
 
 namespace titan::dist {
+namespace hang {
 namespace {
-
-using States = std::vector<std::optional<RankState>>;
-
-// A group with its members' records.
-struct Group {
-  std::string name;
-  std::vector<int> ranks;
-  bool runs_beside = false;
-  std::map<int, const GroupFact*> members;  // by rank; only ranks that answered
-};
-
-// A rank blocked in a collective, a send or a receive.
-struct Wait {
-  int rank;
-  const Group* group;
-  const CollectiveFact* what;
-};
-
-std::vector<Group> groups_of(const States& states) {
-  std::map<std::pair<std::string, std::vector<int>>, Group> found;
-  for (const auto& state : states) {
-    if (!state) continue;
-    for (const auto& fact : state->groups) {
-      Group& group = found[{fact.name, fact.ranks}];
-      group.name = fact.name;
-      group.ranks = fact.ranks;
-      group.runs_beside |= fact.runs_beside;
-      group.members[state->rank] = &fact;
-    }
-  }
-  std::vector<Group> groups;
-  for (auto& [key, group] : found) groups.push_back(std::move(group));
-  // Background groups come last: their waits say less, since training can run on for long without them.
-  std::ranges::stable_sort(groups, {}, &Group::runs_beside);
-  return groups;
-}
-
-const CollectiveFact* find_number(const GroupFact& group, std::uint64_t number) {
-  const auto found = std::ranges::find(group.recent, number, &CollectiveFact::number);
-  return found == group.recent.end() ? nullptr : &*found;
-}
-
-std::vector<Wait> waits_of(const std::vector<Group>& groups) {
-  constexpr auto holds = [](CollectiveState state) { return holds_thread(state); };
-  std::vector<Wait> waits;
-  for (const auto& group : groups) {
-    for (const auto& [rank, fact] : group.members) {
-      const auto held = std::ranges::find_if(fact->recent, holds, &CollectiveFact::state);
-      if (held != fact->recent.end()) waits.push_back({rank, &group, &*held});
-      const auto transfer = std::ranges::find_if(fact->transfers, holds, &CollectiveFact::state);
-      if (transfer != fact->transfers.end()) waits.push_back({rank, &group, &*transfer});
-    }
-  }
-  return waits;
-}
-
-// ---------------------------------------------------------------------------------------------------- words
-
-// Returns "rank 3" or "ranks 0, 2-5".
-std::string name_ranks(const std::set<int>& ranks) {
-  std::string text;
-  for (auto it = ranks.begin(); it != ranks.end();) {
-    const int first = *it;
-    int last = first;
-    while (++it != ranks.end() && *it == last + 1) last = *it;
-    text += (text.empty() ? "" : ", ") + std::to_string(first);
-    if (last > first) text += (last == first + 1 ? ", " : "-") + std::to_string(last);
-  }
-  return (ranks.size() == 1 ? "rank " : "ranks ") + text;
-}
-
-std::string with_verb(const std::set<int>& ranks, const char* one, const char* several) {
-  return name_ranks(ranks) + " " + (ranks.size() == 1 ? one : several);
-}
-
-std::string in_seconds(double seconds) { return fmt::format("{:.{}f} s", seconds, seconds < 10 ? 1 : 0); }
-
-std::string size_of(const CollectiveFact& transfer) {
-  return std::to_string(std::max(transfer.input_numel, transfer.output_numel)) + " elements of " + transfer.dtype;
-}
-
-// Returns "all_gather of 4 -> 8 elements of float32 for layers.2" or "a receive of 8 elements of float32 from rank 2".
-std::string describe(const CollectiveFact& fact) {
-  std::string text = fact.kind;
-  if (fact.is_transfer()) {
-    text = "a " + text + " of " + size_of(fact) + words_before_peer(fact.kind) + std::to_string(fact.peer);
-  } else if (fact.input_numel != 0 || fact.output_numel != 0) {
-    text += " of " + std::to_string(fact.input_numel);
-    if (fact.output_numel != fact.input_numel) text += " -> " + std::to_string(fact.output_numel);
-    text += " elements of " + fact.dtype;
-  }
-  return fact.label.empty() ? text : text + " for " + fact.label;
-}
-
-std::string place_of(const Group& group, std::uint64_t number) {
-  return "no. " + std::to_string(number) + " of '" + group.name + "'";
-}
-
-std::string place_of(const Wait& wait) {
-  return (wait.what->is_transfer() ? "message " : "") + place_of(*wait.group, wait.what->number);
-}
-
-std::string at_step(const RankState& state) {
-  const std::string at = state.step > 0 ? "at step " + std::to_string(state.step) : "before the first step";
-  return state.work.empty() ? at : at + " (" + state.work + ")";
-}
 
 // ---------------------------------------------------------------------------------------------------- 1: disagreement
 
@@ -386,20 +282,31 @@ std::optional<Finding> find_owing(const States& states, const std::vector<Group>
                            "' started, where that rank has started the other ends of " + std::to_string(debt.needs)};
 }
 
-std::string describe_rank(const RankState& state) {
-  const States only = {state};
-  const auto groups = groups_of(only);
-  const auto waits = waits_of(groups);
-  std::string text = at_step(state) + ", in " + (waits.empty() ? state.phase : waits.front().what->phase);
-  if (waits.empty()) text += " for " + in_seconds(state.seconds) + ", in no collective";
-  for (const auto& wait : waits)
-    text += "; waits in " + describe(*wait.what) + ", " + place_of(wait) + ", since " + in_seconds(wait.what->age);
-  return text;
+// Finds the collective that devices have not finished for the longest time, though every host has started it. Blames no
+// rank: a device may lag because of its own kernels, its links, or another device.
+std::optional<Finding> find_on_devices(const std::vector<Group>& groups) {
+  const auto oldest = find_oldest_queued(groups);
+  if (!oldest) return std::nullopt;
+  const auto& members = oldest->group->members;
+  const CollectiveFact* what = oldest->what;
+  for (const auto& [rank, fact] : members)
+    if (!fact->queued.empty() && fact->queued.front().number < what->number) what = &fact->queued.front();
+  std::set<int> in, past;
+  for (const auto& [rank, fact] : members)
+    (!fact->queued.empty() && fact->queued.front().number == what->number ? in : past).insert(rank);
+  const std::string where = describe(*what) + ", " + place_of(*oldest->group, what->number);
+  if (past.empty())
+    return Finding{-1, "all its ranks have started " + where +
+                           ", and their devices do not finish it: look at the network between them, or at the devices"};
+  return Finding{-1, (in.size() == 1 ? "the device of " : "the devices of ") + name_ranks(in) + " had not finished " +
+                         where + ", when " + (past.size() == 1 ? "that of " : "those of ") + name_ranks(past) + " had"};
 }
 
 }  // namespace
+}  // namespace hang
 
-std::optional<Finding> find_culprit(const States& states) {
+std::optional<Finding> find_culprit(const std::vector<std::optional<RankState>>& states) {
+  using namespace hang;  // NOLINT(google-build-using-namespace)
   const auto groups = groups_of(states);
   const auto waits = waits_of(groups);
   for (const auto& group : groups)
@@ -408,7 +315,8 @@ std::optional<Finding> find_culprit(const States& states) {
     if (auto found = find_odd_message(group)) return found;
   if (waits.empty()) {
     if (auto found = find_behind(states, groups)) return found;
-    return find_owing(states, groups);
+    if (auto found = find_owing(states, groups)) return found;
+    return find_on_devices(groups);
   }
   if (auto found = Blame(states, waits).find()) return found;
   for (const auto& wait : waits)
@@ -416,16 +324,16 @@ std::optional<Finding> find_culprit(const States& states) {
   return all_there(waits.front());
 }
 
-std::vector<std::string> summarize(const States& states) {
+std::vector<std::string> summarize(const std::vector<std::optional<RankState>>& states) {
   std::vector<std::pair<std::string, std::set<int>>> lines;
   for (std::size_t rank = 0; rank < states.size(); ++rank) {
-    const std::string text = states[rank] ? describe_rank(*states[rank]) : "does not answer";
+    const std::string text = states[rank] ? hang::describe_rank(*states[rank]) : "does not answer";
     auto same = std::ranges::find(lines, text, &std::pair<std::string, std::set<int>>::first);
     if (same == lines.end()) same = lines.insert(same, {text, {}});
     same->second.insert(static_cast<int>(rank));
   }
   std::vector<std::string> out;
-  for (const auto& [text, ranks] : lines) out.push_back(name_ranks(ranks) + ": " + text);
+  for (const auto& [text, ranks] : lines) out.push_back(hang::name_ranks(ranks) + ": " + text);
   return out;
 }
 

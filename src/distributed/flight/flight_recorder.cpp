@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <ranges>
 #include <utility>
 
 #include "trace/operation.h"
@@ -9,7 +10,8 @@
 namespace titan::dist {
 namespace {
 
-constexpr std::array<std::string_view, 5> kStateNames = {"starting", "started", "waiting", "finished", "failed"};
+constexpr std::array<std::string_view, 6> kStateNames = {"starting", "started", "waiting",
+                                                         "finished", "failed",  "queued"};
 
 // Truncates a label at its start: the end of a module's name says more.
 void copy_label(std::string_view label, std::array<char, CollectiveRecord::kLabelSize>& out) {
@@ -30,6 +32,15 @@ std::vector<CollectiveRecord> in_order(const std::array<CollectiveRecord, N>& re
   const std::uint64_t kept = std::min<std::uint64_t>(started, N);
   for (std::uint64_t n = started - kept + 1; n <= started; ++n) last.push_back(records[n % N]);
   return last;
+}
+
+// Marks the last operations of each group on its device, as many as `unfinished` says.
+void mark_queued(std::vector<CollectiveRecord>& records, std::vector<std::int64_t> unfinished) {
+  for (auto& record : std::views::reverse(records)) {
+    if (!record.on_device || record.state == CollectiveState::kStarting) continue;
+    if (unfinished[static_cast<std::size_t>(record.group)]-- <= 0) continue;
+    if (record.state == CollectiveState::kFinished) record.state = CollectiveState::kQueued;
+  }
 }
 
 }  // namespace
@@ -59,7 +70,8 @@ int FlightRecorder::add_group(std::string name, std::vector<int> ranks) {
                      .recent = {},
                      .transfers = {},
                      .sent = none,
-                     .received = none});
+                     .received = none,
+                     .num_unfinished = nullptr});
   return static_cast<int>(groups_.size()) - 1;
 }
 
@@ -68,13 +80,18 @@ void FlightRecorder::set_runs_beside(int group) {
   groups_.at(static_cast<std::size_t>(group)).runs_beside = true;
 }
 
+void FlightRecorder::set_device_queue(int group, std::function<std::int64_t()> num_unfinished) {
+  const std::lock_guard lock(mutex_);
+  groups_.at(static_cast<std::size_t>(group)).num_unfinished = std::move(num_unfinished);
+}
+
 CollectiveTicket FlightRecorder::start(int group, const char* kind, std::int64_t input_numel, std::int64_t output_numel,
-                                       at::ScalarType dtype) {
+                                       at::ScalarType dtype, bool on_device) {
   const std::lock_guard lock(mutex_);
   Group& own = groups_.at(static_cast<std::size_t>(group));
   const auto number = ++own.started;
   const CollectiveTicket ticket{group, number, started_++, kind, -1, number % kRecent};
-  keep(ticket, input_numel, output_numel, dtype);
+  keep(ticket, input_numel, output_numel, dtype, on_device);
   return ticket;
 }
 
@@ -100,7 +117,7 @@ CollectiveTicket FlightRecorder::start_transfer(int group, const char* kind, int
 }
 
 void FlightRecorder::keep(const CollectiveTicket& ticket, std::int64_t input_numel, std::int64_t output_numel,
-                          at::ScalarType dtype) {
+                          at::ScalarType dtype, bool on_device) {
   const TimePoint now = now_();
   Group& own = groups_[static_cast<std::size_t>(ticket.group)];
   CollectiveRecord& record = ticket.peer < 0 ? own.recent[ticket.slot] : own.transfers[ticket.slot];
@@ -114,6 +131,7 @@ void FlightRecorder::keep(const CollectiveTicket& ticket, std::int64_t input_num
             .label = {},
             .step = phases_.step(),
             .phase = phases_.current(),
+            .on_device = on_device,
             .state = CollectiveState::kStarting,
             .started = now,
             .changed = now};
@@ -177,21 +195,52 @@ std::string FlightRecorder::describe(const CollectiveTicket& ticket) const {
   return text;
 }
 
-std::vector<CollectiveRecord> FlightRecorder::history() const {
-  const std::lock_guard lock(mutex_);
+// The devices are asked without the lock: what answers may be slow.
+std::vector<std::int64_t> FlightRecorder::count_unfinished() const {
+  std::vector<std::function<std::int64_t()>> questions;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Group& group : groups_)
+      questions.push_back(group.transferred > 0 ? std::function<std::int64_t()>() : group.num_unfinished);
+  }
+  std::vector<std::int64_t> counts;
+  for (const auto& question : questions) counts.push_back(question ? question() : 0);
+  return counts;
+}
+
+std::vector<CollectiveRecord> FlightRecorder::kept_in_ring() const {
   std::vector<CollectiveRecord> records;
   const std::uint64_t kept = std::min<std::uint64_t>(started_, ring_.size());
   for (std::uint64_t place = started_ - kept; place < started_; ++place) records.push_back(ring_[place % ring_.size()]);
   return records;
 }
 
-std::vector<GroupHistory> FlightRecorder::groups() const {
+std::vector<CollectiveRecord> FlightRecorder::history() const {
+  auto unfinished = count_unfinished();
   const std::lock_guard lock(mutex_);
+  unfinished.resize(groups_.size());
+  auto records = kept_in_ring();
+  mark_queued(records, std::move(unfinished));
+  return records;
+}
+
+std::vector<GroupHistory> FlightRecorder::groups() const {
+  auto unfinished = count_unfinished();
+  const std::lock_guard lock(mutex_);
+  unfinished.resize(groups_.size());
+  auto all = kept_in_ring();
+  mark_queued(all, unfinished);
   std::vector<GroupHistory> histories;
-  for (const Group& group : groups_) {
-    histories.push_back({group.name, group.ranks, group.runs_beside, group.started,
-                         in_order(group.recent, group.started), in_order(group.transfers, group.transferred),
-                         group.sent, group.received});
+  for (std::size_t i = 0; i < groups_.size(); ++i) {
+    const Group& group = groups_[i];
+    auto recent = in_order(group.recent, group.started);
+    mark_queued(recent, unfinished);
+    const auto queued = std::ranges::find_if(all, [&](const CollectiveRecord& record) {
+      return record.group == static_cast<int>(i) && record.state == CollectiveState::kQueued;
+    });
+    histories.push_back({group.name, group.ranks, group.runs_beside, group.started, std::move(recent),
+                         in_order(group.transfers, group.transferred), group.sent, group.received,
+                         queued == all.end() ? std::nullopt : std::optional(*queued)});
   }
   return histories;
 }

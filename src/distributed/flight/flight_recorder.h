@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -27,10 +28,11 @@ enum class CollectiveState : std::uint8_t {
   kStarting,  // the call that starts it has not returned
   kStarted,
   kWaiting,   // a thread waits for its end
-  kFinished,  // on an accelerator: queued on the device, whose stream waits for it
-  kFailed
+  kFinished,  // on an accelerator: its stream waits for it, and the host went on
+  kFailed,
+  kQueued  // the same, and the device has not finished it; only in what history() and groups() return
 };
-// Returns "starting", "started", "waiting", "finished" or "failed".
+// Returns "starting", "started", "waiting", "finished", "failed" or "queued".
 std::string_view name_of(CollectiveState state);
 // True if a thread is blocked in it, or was when it failed.
 bool holds_thread(CollectiveState state);
@@ -50,6 +52,7 @@ struct CollectiveRecord {
   std::array<char, kLabelSize> label{};  // its purpose; a long label keeps its end
   std::int64_t step = 0;
   Phase phase = Phase::kStart;
+  bool on_device = false;  // of an accelerator's tensors
   CollectiveState state = CollectiveState::kStarting;
   TimePoint started, changed;  // `changed`: when `state` last changed
 };
@@ -64,6 +67,8 @@ struct GroupHistory {
   std::vector<CollectiveRecord> recent;       // the last collectives, oldest first
   std::vector<CollectiveRecord> transfers;    // the last sends and receives, oldest first
   std::vector<std::uint64_t> sent, received;  // number started, to and from each of `ranks`
+  // The first collective that the device has not finished; nullopt if there is none, or none is known of.
+  std::optional<CollectiveRecord> queued;
 };
 
 // The training thread's step and phase.
@@ -87,8 +92,11 @@ class FlightRecorder {
   // All methods below are thread-safe. add_group() returns the group's number, for start().
   int add_group(std::string name, std::vector<int> ranks);
   void set_runs_beside(int group);
+  // Lets the recorder ask how many of the group's collectives the device has not finished. Once the group has sent or
+  // received, it asks no more: backends count these apart.
+  void set_device_queue(int group, std::function<std::int64_t()> num_unfinished);
   CollectiveTicket start(int group, const char* kind, std::int64_t input_numel, std::int64_t output_numel,
-                         at::ScalarType dtype);
+                         at::ScalarType dtype, bool on_device = false);
   // The same for a transfer to or from a member of the group; `member` is its index in the group's ranks.
   CollectiveTicket start_send(int group, int member, std::int64_t numel, at::ScalarType dtype);
   CollectiveTicket start_receive(int group, int member, std::int64_t numel, at::ScalarType dtype);
@@ -127,12 +135,17 @@ class FlightRecorder {
     std::uint64_t transferred = 0;                             // number of transfers started
     std::array<CollectiveRecord, kRecentTransfers> transfers;  // the n-th, from 1, at n % kRecentTransfers
     std::vector<std::uint64_t> sent, received;
+    std::function<std::int64_t()> num_unfinished;  // null if nothing tells
   };
 
   CollectiveTicket start_transfer(int group, const char* kind, int member, std::uint64_t number,
                                   std::pair<std::int64_t, std::int64_t> numels, at::ScalarType dtype);
   // Writes the record of a started operation to its group's slot and to the ring.
-  void keep(const CollectiveTicket& ticket, std::int64_t input_numel, std::int64_t output_numel, at::ScalarType dtype);
+  void keep(const CollectiveTicket& ticket, std::int64_t input_numel, std::int64_t output_numel, at::ScalarType dtype,
+            bool on_device = false);
+  // Returns for each group how many of its last collectives the device has not finished, as far as it is known.
+  std::vector<std::int64_t> count_unfinished() const;
+  std::vector<CollectiveRecord> kept_in_ring() const;
   // Returns the record in the ticket's slot: of this operation, or of a later one.
   const CollectiveRecord& slot_of(const CollectiveTicket& ticket) const;
   void change(const CollectiveTicket& ticket, CollectiveState state, TimePoint when);

@@ -12,7 +12,8 @@ namespace titan::dist {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CollectiveFact, number, kind, input_numel, output_numel, dtype, label, state, age,
                                    phase, peer)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GroupFact, name, ranks, runs_beside, started, recent, transfers, sent, received)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GroupFact, name, ranks, runs_beside, started, recent, transfers, sent, received,
+                                   queued)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankState, rank, step, phase, seconds, groups, work)
 
 bool CollectiveFact::matches(const CollectiveFact& other) const {
@@ -67,6 +68,7 @@ RankState current_state(int rank) {
     for (const auto& record : history.transfers) group.transfers.push_back(fact_of(record, now));
     group.sent = std::move(history.sent);
     group.received = std::move(history.received);
+    if (history.queued) group.queued.push_back(fact_of(*history.queued, now));
     state.groups.push_back(std::move(group));
   }
   return state;

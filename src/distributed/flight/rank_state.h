@@ -38,6 +38,7 @@ struct GroupFact {
   std::vector<CollectiveFact> recent;                   // the last collectives, oldest first
   std::vector<CollectiveFact> transfers = {};           // the last sends and receives, oldest first
   std::vector<std::uint64_t> sent = {}, received = {};  // number started, to and from each of `ranks`
+  std::vector<CollectiveFact> queued = {};  // the first collective that the device has not finished; empty: none known
 
   // Returns how many sends to `peer` (the kind "send"), or receives from it, the rank has started.
   std::uint64_t count(std::string_view kind, int peer) const;

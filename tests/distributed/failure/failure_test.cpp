@@ -120,6 +120,15 @@ TEST(Diagnosis, NeverNamesTheRankThatAsks) {
   EXPECT_EQ(diagnose_hang(board, "a symptom", std::chrono::milliseconds(50)), "a symptom");
 }
 
+// A rank that knows only its own symptom ends with it. The others would find nothing but a process that ended.
+TEST(Diagnosis, OfNobodyIsSaidAlikeByAllRanks) {
+  const Sleeper other;
+  auto board = board_of(1, 0, {other.process(), own_process()});
+  EXPECT_EQ(diagnose_hang(board, "a symptom", std::chrono::milliseconds(50)), "a symptom");
+  FailureBoard board_of_other{board.store, 0, 0, {own_process(), other.process()}};
+  EXPECT_EQ(diagnose_hang(board_of_other, "another one", std::chrono::milliseconds(50)), "rank 1: a symptom");
+}
+
 TEST(Diagnosis, NamesTheRankThatStandsStillWhenNoneEnded) {
   const Sleeper standing;
   standing.stop();

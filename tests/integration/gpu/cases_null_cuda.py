@@ -104,13 +104,20 @@ def null_cuda_collective_never_ends(context):
     job = run(context, 2, limits, exit_code=3, steps=50, fault="hang collective=100 rank=1")
     found = re.search(r"collective operation timeout: WorkNCCL\(SeqNum=100, .* ran for (\d+) milliseconds", job.errors())
     expect(found and int(found[1]) < 10_000, job.tail(40))
+    what = r"[a-z_]+ of \d+ -> \d+ elements of float32 for \S+, no\. \d+ of 'world'"
+    doing = rf"ranks? [01, ]+: at step \d+, in device for \S+ s; its device has not finished {what}, since"
+    expect(job.errors().count("a collective did not end. What the ranks do:") == 1, f"no table, or two of them\n{job.tail(40)}")
+    expect(re.search(doing, job.errors()), f"the table does not say where the devices are\n{job.tail(40)}")
+    said = re.findall(rf"all its ranks have started {what}, and their devices do not finish it", job.errors())
+    expect(len(said) == 2 and said[0] == said[1], f"the ranks name other collectives\n{job.tail(40)}")
 
 
 @case(60, processors=2)
 def null_cuda_peer_is_gone(context):
     """An error that NCCL reports of a peer ends the run with the exit code for another start, and NCCL's own words."""
     job = run(context, 2, exit_code=3, steps=50, fault="remote_error collective=100 rank=1")
-    expect("NCCL's last error: null NCCL: a rule says that the peer is gone" in job.errors(), job.tail(40))
+    said = re.findall(r"(?:stops|stops: rank 1): NCCL: .*; NCCL's last error: null NCCL: a rule says that the peer is gone", job.errors())
+    expect(len(said) == 2, f"not both ranks say why\n{job.tail(40)}")
 
 
 @case(60, processors=2)

@@ -17,7 +17,8 @@ namespace titan_null {
 
 class Stream {
  public:
-  Stream(int device, unsigned flags, int priority) : device(device), flags(flags), priority(priority) {}
+  Stream(int on_device, unsigned its_flags, int its_priority)
+      : device(on_device), flags(its_flags), priority(its_priority) {}
 
   // Runs work after all before it: at once if there is none.
   void run(std::function<void()> work) { submit(std::move(work), /*at_once=*/true); }

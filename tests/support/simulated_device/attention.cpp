@@ -1,6 +1,7 @@
 // Flash attention as on a GPU, for a batch and for documents that are stored one after the other. The CPU only has it
 // for a batch, under another name and with fewer results.
 #include <ATen/ATen.h>
+#include <ATen/Context.h>
 #include <ATen/SDPBackend.h>
 #include <ATen/native/transformers/attention.h>
 #include <torch/library.h>
@@ -15,9 +16,13 @@
 namespace titan::sim {
 namespace {
 
+// Chooses among the kernels that the user allows. It prefers flash attention, which is the one that this device has.
 std::int64_t choose_attention(const at::Tensor&, const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&,
                               double, bool, std::optional<double>, bool) {
-  return static_cast<std::int64_t>(at::SDPBackend::flash_attention);
+  const auto& context = at::globalContext();
+  if (context.userEnabledFlashSDP()) return static_cast<std::int64_t>(at::SDPBackend::flash_attention);
+  if (context.userEnabledCuDNNSDP()) return static_cast<std::int64_t>(at::SDPBackend::cudnn_attention);
+  return static_cast<std::int64_t>(at::SDPBackend::math);
 }
 
 using FlashResult = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::SymInt, at::Tensor,
@@ -130,6 +135,7 @@ Gradients flash_attention_within_backward(const at::Tensor& grad, const at::Tens
 
 void install_attention() {
   static torch::Library library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  library.impl("_fused_sdp_choice", choose_attention);
   library.impl("_scaled_dot_product_flash_attention", flash_attention);
   library.impl("_scaled_dot_product_flash_attention_backward", flash_attention_backward);
   using FlashAttention = at::_ops::_flash_attention_forward::schema;

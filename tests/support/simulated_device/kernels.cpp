@@ -191,7 +191,6 @@ void check_devices(const std::string& name, at::ArrayRef<c10::IValue> arguments)
 
 // True for operators that launch no kernel.
 bool is_on_paper(const c10::FunctionSchema& schema) {
-  if (schema.name() == "aten::_fused_sdp_choice") return true;
   return std::ranges::any_of(schema.returns(), [](const c10::Argument& result) {
     return result.alias_info() != nullptr && !result.alias_info()->isWrite();
   });

@@ -80,6 +80,9 @@ TEST(DeviceError, KeepsWhatNcclSaysLast) {
   EXPECT_EQ(reason_in("one line"), "one line");
   EXPECT_EQ(reason_in("the first\nLast error: on the same line\n"), "the first; NCCL's last error: on the same line");
   EXPECT_EQ(reason_in("the first\nLast error:\n\n"), "the first");
+  EXPECT_EQ(
+      reason_in("[PG ID 0 PG GUID  Rank 1] Process group watchdog thread terminated with exception: a timeout\nmore"),
+      "a timeout");
   EXPECT_EQ(reason_in(""), "");
 }
 

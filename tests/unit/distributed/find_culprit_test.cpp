@@ -36,6 +36,7 @@ RankState rank(int number, const std::string& phase, double seconds, std::vector
 constexpr auto kFailed = CollectiveState::kFailed;
 constexpr auto kWaiting = CollectiveState::kWaiting;
 constexpr auto kStarted = CollectiveState::kStarted;
+constexpr auto kQueued = CollectiveState::kQueued;
 constexpr auto kFinished = CollectiveState::kFinished;
 const std::vector<int> kAll = {0, 1, 2, 3};
 
@@ -60,6 +61,42 @@ TEST(FindCulprit, NamesTheRankWhoseHostIsBehindWhereDevicesWait) {
   EXPECT_EQ(found->rank, 1);
   EXPECT_EQ(found->reason,
             "has been in data for 131 s at step 12, with 5 collectives of 'world' started, where others have 7");
+}
+
+// All hosts have gone on to wait for their devices, which are still in `numbers` of 'world'; 0: in none.
+States with_devices_in(const std::vector<std::uint64_t>& numbers) {
+  States states;
+  for (const auto number : numbers) {
+    auto world = group("world", {0, 1, 2}, 7, kFinished);
+    if (number > 0)
+      world.queued.push_back({number, "reduce_scatter", 6, 2, "bfloat16", "layers.0", kQueued, 31, "step"});
+    states.emplace_back(rank(static_cast<int>(states.size()), "device", 30, {world}));
+  }
+  return states;
+}
+
+TEST(FindCulprit, NamesTheCollectiveThatTheDevicesDoNotFinish) {
+  const auto found = find_culprit(with_devices_in({5, 5, 5}));
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->rank, -1);
+  EXPECT_EQ(found->reason,
+            "all its ranks have started reduce_scatter of 6 -> 2 elements of bfloat16 for layers.0, no. 5 of 'world', "
+            "and their devices do not finish it: look at the network between them, or at the devices");
+  EXPECT_THAT(summarize(with_devices_in({5, 5, 5})),
+              ElementsAre("ranks 0-2: at step 12, in device for 30 s; its device has not finished reduce_scatter of 6 "
+                          "-> 2 elements of bfloat16 for layers.0, no. 5 of 'world', since 31 s"));
+}
+
+TEST(FindCulprit, SaysWhichDeviceIsBehindAndBlamesNone) {
+  for (const std::uint64_t others : {6, 0}) {
+    const auto found = find_culprit(with_devices_in({others, 5, others}));
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->rank, -1);
+    EXPECT_EQ(found->reason,
+              "the device of rank 1 had not finished reduce_scatter of 6 -> 2 elements of bfloat16 for layers.0, no. 5 "
+              "of 'world', when those of ranks 0, 2 had");
+  }
+  EXPECT_THAT(find_culprit(with_devices_in({5, 0, 5}))->reason, HasSubstr("the devices of ranks 0, 2 had not"));
 }
 
 TEST(FindCulprit, NamesTheRankThatIsBusyWithAnythingElse) {
@@ -349,6 +386,7 @@ TEST(RankState, IsTheSameAfterItsText) {
   RankState state = rank(3, "data", 1.5, {group("world", kAll, 2, kWaiting)});
   state.groups[0].recent[0].label = "layers.0";
   state.groups[0].runs_beside = true;
+  state.groups[0].queued.push_back(collective(2, kQueued));
   state.groups.push_back(messages({{"send", 1}, {"receive", 2}}, kWaiting));
   const RankState again = rank_state_from_json(to_json(state));
   EXPECT_EQ(to_json(again), to_json(state));

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "distributed/flight/dump.h"
 #include "tests/support/count_allocations.h"
@@ -15,6 +17,7 @@
 namespace titan::dist {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 CollectiveTicket start(FlightRecorder& recorder, int group, const char* kind = "all_reduce") {
@@ -148,6 +151,46 @@ TEST(FlightRecorder, KeepsMessagesApartWithTheirPeer) {
   for (std::size_t i = 0; i < FlightRecorder::kRecentTransfers; ++i) recorder.start_send(group, 2, 1, at::kHalf);
   recorder.set_state(sent, CollectiveState::kWaiting);
   for (const auto& one : recorder.groups().at(0).transfers) EXPECT_EQ(one.state, CollectiveState::kStarting);
+}
+
+// A device is asked for a number alone: its last collectives are those that it has not finished.
+TEST(FlightRecorder, AsksWhatADeviceHasNotFinished) {
+  PhaseLog phases;
+  FlightRecorder recorder(phases);
+  const int world = recorder.add_group("world", {0, 1}), rows = recorder.add_group("rows", {0, 2});
+  std::int64_t unfinished = 0;
+  recorder.set_device_queue(world, [&] { return unfinished; });
+  const auto on_device = [&] {
+    const auto ticket = recorder.start(world, "all_gather", 4, 8, at::kBFloat16, /*on_device=*/true);
+    recorder.set_state(ticket, CollectiveState::kFinished);
+  };
+  const auto on_host = [&](int group) { recorder.set_state(start(recorder, group), CollectiveState::kFinished); };
+  on_device();  // no. 1
+  on_host(world);
+  on_device();  // no. 3
+  on_host(rows);
+  on_device();  // no. 4
+  EXPECT_FALSE(recorder.groups()[0].queued);
+  unfinished = 2;
+  auto groups = recorder.groups();
+  ASSERT_TRUE(groups[0].queued);
+  EXPECT_EQ(groups[0].queued->number, 3U);
+  EXPECT_FALSE(groups[1].queued);
+  const auto states_of = [](const std::vector<CollectiveRecord>& records) {
+    std::vector<std::string> states;
+    for (const auto& record : records) states.emplace_back(name_of(record.state));
+    return states;
+  };
+  EXPECT_THAT(states_of(groups[0].recent), ElementsAre("finished", "finished", "queued", "queued"));
+  EXPECT_THAT(states_of(recorder.history()), ElementsAre("finished", "finished", "queued", "finished", "queued"));
+  EXPECT_FALSE(recorder.holds_training_thread());
+  // Far more may be queued than a group keeps apart.
+  for (std::size_t i = 0; i < FlightRecorder::kRecent; ++i) on_device();
+  unfinished += FlightRecorder::kRecent;
+  EXPECT_EQ(recorder.groups()[0].queued->number, 3U);
+  // The device counts messages apart, so that the numbers say nothing any more.
+  recorder.start_send(world, 1, 4, at::kFloat);
+  EXPECT_FALSE(recorder.groups()[0].queued);
 }
 
 TEST(FlightRecorder, KnowsWhetherTheTrainingThreadStandsInOne) {

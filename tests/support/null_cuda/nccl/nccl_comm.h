@@ -16,8 +16,12 @@
 namespace titan_null {
 
 struct Communicator {
-  Communicator(const std::string& name, int rank, int size, int device)
-      : name(name), rank(rank), size(size), device(device), segment(name, rank, size, device) {}
+  Communicator(const std::string& its_name, int its_rank, int num_ranks, int on_device)
+      : name(its_name),
+        rank(its_rank),
+        size(num_ranks),
+        device(on_device),
+        segment(its_name, its_rank, num_ranks, on_device) {}
 
   bool goes_on() const { return !is_aborted && error == ncclSuccess; }
   // Returns when the communicator is aborted: what a call does that never completes.
