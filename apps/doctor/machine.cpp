@@ -66,10 +66,12 @@ Check check_devices(c10::DeviceType device_type) {
         "see what nvidia-smi says, CUDA_VISIBLE_DEVICES, and whether this build has the CUDA module");
   }
   const auto* gpus = dist::accelerator();
-  std::vector<std::string> names;
+  std::map<std::string, int> numbers;
   for (int i = 0; i < gpus->device_count(); ++i)
-    names.push_back(gpus->device_name(i) + " " + bytes_text(gpus->device_capacity_bytes(i)));
-  return ok("devices", join(names, ", ") + (driver.empty() ? "" : "; driver " + driver));
+    ++numbers[gpus->device_name(i) + " of " + bytes_text(gpus->device_capacity_bytes(i))];
+  std::vector<std::string> kinds;
+  for (const auto& [name, number] : numbers) kinds.push_back(std::to_string(number) + " x " + name);
+  return ok("devices", join(kinds, ", ") + (driver.empty() ? "" : "; driver " + driver));
 }
 
 }  // namespace
