@@ -4,9 +4,9 @@ import json
 import re
 import subprocess
 
-from cases_simulated import EQUAL, OF_FOUR, OTHERS, PIPELINES, TENSOR_PARALLEL
+from cases_simulated import CONTEXT_PARALLEL, EQUAL, OF_FOUR, OTHERS, PIPELINES, TENSOR_PARALLEL
 from fixtures import DEBUG_MODEL, SMALL_MODEL, write_job
-from harness import case, expect, file_of_build, read_rows, skip, start
+from harness import Job, case, expect, file_of_build, read_rows, skip, start
 
 
 def null_cuda(context, **settings):
@@ -51,10 +51,10 @@ def null_cuda_ranks_train(context, ranks):
         expect(all(bytes == 0 for device, bytes in enumerate(peak) if device != rank), f"rank {rank} uses {peak}")
 
 
-GROUPS = {"kinds": EQUAL | OTHERS, "tensor_parallel": TENSOR_PARALLEL, "of_four": OF_FOUR, "pipelines": PIPELINES}
+GROUPS = {"kinds": EQUAL | OTHERS, "tensor_parallel": TENSOR_PARALLEL, "context_parallel": CONTEXT_PARALLEL, "of_four": OF_FOUR, "pipelines": PIPELINES}
 
 
-@case(240, ranks=[4], which=list(GROUPS), wide=["4_kinds", "4_tensor_parallel", "4_pipelines"])
+@case(240, ranks=[4], which=list(GROUPS), wide=["4_kinds", "4_tensor_parallel", "4_context_parallel", "4_pipelines"])
 def null_cuda_modes_train(context, ranks, which):
     """Each mode of the simulated device trains over ProcessGroupNCCL: no rank calls another collective than its peers."""
     for mode, words in GROUPS[which].items():
@@ -83,11 +83,67 @@ def null_cuda_memory_as_predicted(context, recomputed):
         expect(abs(last[name] - bytes) <= PREDICTED_WITHIN * bytes, f"{name} is {last[name]}, and the dry run says {bytes}")
 
 
+@case(60, processors=2, mode=["sharded", "tensor_parallel"])
+def null_cuda_steps_wait_for_nothing(context, mode):
+    """Steps without a row make the host wait for its device nowhere, and do not allocate from it."""
+    words = ["--parallelism.tensor_parallel_degree", 2] if mode == "tensor_parallel" else []
+    found = {}
+    for steps in (4, 8):
+        run(context, 2, ["--metrics.log_freq", 100, *words], steps=steps, label=f"of_{steps}")
+        for rank, trace in traces(context).items():
+            found[steps, rank] = trace
+        for path in (context.folder / "trace").iterdir():
+            path.unlink()
+    for rank in range(2):
+        few, many = found[4, rank], found[8, rank]
+        expect(many["num_launches"] > 1.2 * few["num_launches"], f"rank {rank}: the longer run launches no more")
+        expect(many["waits"] == few["waits"], f"rank {rank} waits {many['waits']} in 8 steps, and {few['waits']} in 4")
+        expect(many["peak_bytes"] == few["peak_bytes"], f"rank {rank}: the device gives more in later steps")
+
+
 @case(60, processors=2)
 def null_cuda_out_of_memory_names_the_step(context):
     """A device that is too small ends the run with the step and what to change, and the other rank repeats it."""
     job = run(context, 2, exit_code=1, memory=24 << 20)
     expect(re.search(r"rank \d: out of memory in step 1: .*training\.local_batch_size", job.errors()), job.tail(40))
+
+
+@case(60, processors=2)
+def null_cuda_doctor(context):
+    """The doctor names the devices, and moves tensors between them with NCCL."""
+    if not (context.program.parent / "libtitan_cuda.so").exists():
+        skip("nvcc")
+    job = Job([context.program, "doctor", "--nproc", 2, "--json"], context.folder / "logs", "doctor", null_cuda(context))
+    job.wait(60)
+    checks = {check["name"]: check for check in json.loads(job.out_path.read_text())["checks"]}
+    expect(checks["devices"]["found"] == "8 x NVIDIA H100 80GB HBM3 of 80.00 GiB", checks["devices"])
+    for name in ("all-gather", "reduce-scatter"):
+        expect(re.fullmatch(r"\d.* GB/s to each rank .*", checks[name]["found"]), checks[name])
+    expect(any(trace["calls"].get("ncclAllGather") for trace in traces(context).values()), "the doctor called no NCCL")
+
+
+@case(60, processors=2)
+def null_cuda_saves_and_resumes(context):
+    """Saves beside training go through page-locked memory, and another number of devices resumes from them."""
+    saves = ["--checkpoint.enable", "--checkpoint.interval", 2, "--checkpoint.async_mode", "async_with_pinned_mem"]
+    saves += ["--checkpoint.last_save_model_only=false", "--training.global_batch_size", 8]
+    saves += ["--training.data_order", "elastic"]
+    job = run(context, 2, saves, steps=4)
+    expect(len(re.findall(r"Saved checkpoint .* in the background; training stalled for", job.text())) == 2, job.tail(40))
+    expect(all(trace["calls"].get("cudaHostAlloc") for trace in traces(context).values()), "no memory was page-locked")
+    job = run(context, 4, [*saves, "--training.steps", 6], steps=4)
+    expect(re.search(r"Loading the full state from \S+/step-4\b", job.text()), job.tail(40))
+    expect([row["step"] for row in read_rows(context.dump("run") / "metrics.jsonl")] == [1, 2, 3, 4, 5, 6], "steps are missing")
+
+
+@case(90, processors=2)
+def null_cuda_restarted_after_a_kill(context):
+    """A run whose rank is killed goes on from its last save, and ends."""
+    words = ["--max-restarts", 2, "--checkpoint.enable", "--checkpoint.interval", 2]
+    job = run(context, 2, words, steps=12, fault="kill launch=1500 rank=1")
+    starts = len(re.findall(r"Loading the full state from", job.text()))
+    expect(starts == 1, f"{starts} starts went on from a save\n{job.tail(40)}")
+    expect(read_rows(context.dump("run") / "metrics.jsonl")[-1]["step"] == 12, job.tail(40))
 
 
 @case(60, processors=2)
