@@ -19,10 +19,24 @@
 namespace titan {
 namespace {
 
+void warn_of_refusal(const std::string& reason) {
+  std::fprintf(stderr, "warning: a start here would be refused: %s\n", reason.c_str());
+}
+
 // Warns of missing files, which a run needs and a dry run does not.
 void warn_of_missing_files(const CheckedConfig& checked) {
-  for (const auto& error : missing_files(checked))
-    std::fprintf(stderr, "warning: a start here would be refused: %s\n", error.c_str());
+  for (const auto& error : missing_files(checked)) warn_of_refusal(error);
+}
+
+// Refuses dtypes that the device of the plan does not have. If --device names none, the plan may be for another
+// machine.
+void check_dtypes_of_plan(const config::JobConfig& config, const train::Device& device, bool is_named, bool speaks) {
+  try {
+    train::check_dtypes(config, device);
+  } catch (const ConfigError& error) {
+    if (is_named) throw;
+    if (speaks) warn_of_refusal(error.what());
+  }
 }
 
 // Prepares large data as a first start would, after all other output. Missing data was reported before.
@@ -46,7 +60,7 @@ int run_dry(const config::CommandLine& command_line, const LaunchEnv& launch) {
       command_line.device
           ? train::named_device(*command_line.device)
           : device_of_a_rank(checked.config, std::max(launch.local_world_size, command_line.nproc.value_or(1)));
-  train::check_dtypes(checked.config, device);
+  check_dtypes_of_plan(checked.config, device, command_line.device.has_value(), speaks_for_job(launch));
   const auto world_size = static_cast<int>(planned_world_size(command_line, launch));
   const auto run = train::dry_run(checked.config, checked.spec, world_size, device);
   print_result(command_line.json ? train::to_json(run) : train::to_table(run));

@@ -55,7 +55,6 @@ c10::DeviceType find_device_type(const config::JobConfig& config, const LaunchEn
   if (missing.empty()) {
     check_num_devices(static_cast<std::size_t>(dist::accelerator()->device_count()), "this machine", launch);
     check_kernels(*dist::accelerator(), launch);
-    train::check_dtypes(config, device_of_a_rank(config, 1));
     return dist::accelerator()->type;
   }
   if (wanted == "cuda") throw ConfigError("training.device = \"cuda\", but " + missing);
@@ -66,6 +65,7 @@ c10::DeviceType find_device_type(const config::JobConfig& config, const LaunchEn
 
 c10::DeviceType pick_device_type(const config::JobConfig& config, const LaunchEnv& launch) {
   const auto type = find_device_type(config, launch);
+  train::check_dtypes(config, device_of_a_rank(config, 1));
   if (type == c10::DeviceType::CPU && config.profiling.enable_memory_snapshot)
     throw ConfigError(
         "profiling.enable_memory_snapshot needs a GPU, whose allocator it looks at, and this run is on CPU; set it to "
@@ -77,8 +77,7 @@ c10::DeviceType pick_device_type(const config::JobConfig& config, const LaunchEn
 train::Device device_of_a_rank(const config::JobConfig& config, std::int64_t local_ranks) {
   if (config.training.device != "cpu" && dist::load_accelerator_module().empty()) {
     const auto* gpu = dist::accelerator();
-    const std::string name = gpu->device_name(0);
-    return {name, static_cast<std::int64_t>(gpu->device_capacity_bytes(0)), train::has_bfloat16(name)};
+    return train::device_of_model(gpu->device_name(0), static_cast<std::int64_t>(gpu->device_capacity_bytes(0)));
   }
   const std::int64_t host = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
   return {"this machine's memory, " + std::to_string(local_ranks) + " rank(s) on it", host / local_ranks,

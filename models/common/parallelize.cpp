@@ -5,8 +5,10 @@
 #include <string>
 #include <utility>
 
+#include "config/keys/values/float8_keys.h"
 #include "config/pipeline_plan.h"
 #include "models/common/activation_checkpoint.h"
+#include "models/common/float8/float8_layers.h"
 #include "models/common/fully_shard_options.h"
 #include "models/common/wrap_groups.h"
 #include "parallel/context/split_attention.h"
@@ -38,7 +40,9 @@ tp::Plan rows_of_own_modules(tp::Plan plan, Decoder& model) {
 void split_layers(LanguageModel& model, const ParallelContext& context) {
   if (context.meshes.tp.size() == 1) return;
   const DecoderShape& shape = decoder(model).shape();
-  auto plan = context.any_length ? whole_sequence_plan(shape) : tensor_parallel_plan(shape, context.job.parallelism);
+  config::Parallelism parallelism = context.job.parallelism;
+  if (config::uses_float8(context.job)) parallelism.enable_async_tensor_parallel = false;  // there is a warning
+  auto plan = context.any_length ? whole_sequence_plan(shape) : tensor_parallel_plan(shape, parallelism);
   tp::parallelize_module(model, context.meshes.tp, rows_of_own_modules(std::move(plan), decoder(model)));
 }
 
@@ -170,11 +174,8 @@ tp::Plan whole_sequence_plan(const DecoderShape& shape) {
 }
 
 std::vector<ModelPass> decoder_passes() {
-  return {{kPipelinePass, keep_own_stages},
-          {"tensor", split_layers},
-          {"context", share_rows},
-          {"recompute", recompute_blocks},
-          {"shard", shard}};
+  return {{"float8", use_float8},  {kPipelinePass, keep_own_stages}, {"tensor", split_layers},
+          {"context", share_rows}, {"recompute", recompute_blocks},  {"shard", shard}};
 }
 
 }  // namespace titan::models

@@ -12,6 +12,7 @@
 #include "config/keys/fields.h"
 #include "config/keys/rank_list.h"
 #include "config/keys/values/evaluation_tasks.h"
+#include "config/keys/values/float8_keys.h"
 #include "config/keys/values/fsdp_wrap.h"
 #include "config/keys/values/lora_keys.h"
 #include "config/keys/values/lr_factors.h"
@@ -289,6 +290,8 @@ Findings cross_check(const JobConfig& config, std::optional<std::int64_t> world_
   check_data(config, found.errors, found.warnings);
   for (Fault& fault : find_wrong_lr_factors(config)) found.errors.push_back(std::move(fault));
   for (Fault& fault : find_wrong_lora(config)) found.errors.push_back(std::move(fault));
+  for (Fault& fault : find_wrong_converters(config)) found.errors.push_back(std::move(fault));
+  for (std::string& warning : warnings_of_converters(config)) found.warnings.push_back(std::move(warning));
   for (Fault& fault : find_wrong_pipeline(config)) found.errors.push_back(std::move(fault));
   std::ranges::move(warn_of_unused_pipeline_keys(config), std::back_inserter(found.warnings));
   check_prompts(config, found.errors);

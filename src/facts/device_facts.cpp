@@ -15,6 +15,7 @@ struct Row {
   double gib;                    // 0 if not known
   double teraflops;              // in half precision; 0 if not known
   bool has_bfloat16 = true;
+  bool has_float8 = false;
 };
 
 // The first matching row counts, so a model's variants come before it, the most specific first.
@@ -25,24 +26,24 @@ struct Row {
 //
 // Peaks are from vendors' data sheets, without sparsity. GeForce cards have none here, because slower chips for laptops
 // and for single markets share their names. Devices before NVIDIA's compute capability 8.0 and AMD's MI200 do not
-// compute in bfloat16.
+// compute in bfloat16. Float8 matmuls need 8.9; AMD's, of another format, are not known here.
 constexpr Row kRows[] = {
-    {"GB200", {}, 184.3, 2500},
-    {"B200", {}, 178.3, 2250},
-    {"GH200", {"144G"}, 0, 989},
-    {"GH200", {}, 94.5, 989},
-    {"H200", {}, 139.7, 989},
-    {"H100", {"NVL"}, 93.1, 835},
-    {"H100", {"PCIE"}, 79.1, 756},
-    {"H100", {"96GB"}, 95.0, 989},
-    {"H100", {}, 79.1, 989},
-    {"H20", {}, 95.0, 148},
+    {"GB200", {}, 184.3, 2500, true, true},
+    {"B200", {}, 178.3, 2250, true, true},
+    {"GH200", {"144G"}, 0, 989, true, true},
+    {"GH200", {}, 94.5, 989, true, true},
+    {"H200", {}, 139.7, 989, true, true},
+    {"H100", {"NVL"}, 93.1, 835, true, true},
+    {"H100", {"PCIE"}, 79.1, 756, true, true},
+    {"H100", {"96GB"}, 95.0, 989, true, true},
+    {"H100", {}, 79.1, 989, true, true},
+    {"H20", {}, 95.0, 148, true, true},
     {"A100", {"40GB"}, 39.4, 312},
     {"A100", {}, 79.1, 312},
     {"A10G", {}, 22.0, 0},
     {"A10", {}, 22.0, 125},
-    {"L40S", {}, 44.3, 362},
-    {"L4", {}, 22.0, 121},
+    {"L40S", {}, 44.3, 362, true, true},
+    {"L4", {}, 22.0, 121, true, true},
     {"T4", {}, 14.5, 65, false},
     {"V100", {"V100S"}, 31.7, 130, false},
     {"V100", {"PCIE", "16GB"}, 15.7, 112, false},
@@ -53,8 +54,8 @@ constexpr Row kRows[] = {
     {"V100", {}, 31.7, 0, false},
     {"P100", {}, 0, 0, false},
     {"P40", {}, 0, 0, false},
-    {"4090", {}, 23.5, 0},
-    {"5090", {}, 31.3, 0},
+    {"4090", {}, 23.5, 0, true, true},
+    {"5090", {}, 31.3, 0, true, true},
     {"MI50", {}, 0, 0, false},
     {"MI250X", {}, 63.9, 191.5},
     {"MI300X", {}, 191.6, 1300},
@@ -84,9 +85,9 @@ std::optional<DeviceFacts> find_device_facts(std::string_view name) {
     return names_model(capitals, each.model) && std::ranges::all_of(each.variants, has);
   });
   if (row == std::end(kRows)) return std::nullopt;
-  if (names_slice(capitals)) return DeviceFacts{row->model, 0, 0, row->has_bfloat16};
-  return DeviceFacts{row->model, static_cast<std::int64_t>(row->gib * 0x1p30), row->teraflops * 1e12,
-                     row->has_bfloat16};
+  if (names_slice(capitals)) return DeviceFacts{row->model, 0, 0, row->has_bfloat16, row->has_float8};
+  return DeviceFacts{row->model, static_cast<std::int64_t>(row->gib * 0x1p30), row->teraflops * 1e12, row->has_bfloat16,
+                     row->has_float8};
 }
 
 std::vector<std::string_view> models_with_known_memory() {

@@ -13,6 +13,7 @@ struct DeviceFacts {
   std::int64_t memory_bytes = 0;    // reported by the driver for one rank's device; 0 if not known
   double half_precision_flops = 0;  // the vendor's dense peak in FLOP/s with sums in float32; 0 if not known
   bool has_bfloat16 = true;         // computes in bfloat16 at the speed of float16
+  bool has_float8 = false;          // multiplies matrices of float8
 };
 
 // Returns the facts of the device that `name` names in any case: "NVIDIA A100-SXM4-80GB", "h200". A model's name

@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "config/pipeline_plan.h"
+#include "nn/float8/float8_linear.h"
 #include "optim/make_optimizer.h"
 #include "train/build_model.h"
 #include "train/first_step.h"
@@ -192,12 +194,22 @@ void add_guests(RunParts& run, const TrainSpec& spec, const TokenizerFacts& toke
   if (config.profiling.enable_profiling) add(run, std::make_unique<Profiling>(config, run.world, *run.model));
 }
 
+std::int64_t count_float8_layers(nn::Module& model) {
+  return std::ranges::count_if(model.named_modules(), [](const nn::NamedModule& module) {
+    return dynamic_cast<nn::Float8Linear*>(module.module) != nullptr;
+  });
+}
+
 void announce(const RunParts& run, const TrainSpec& spec) {
   const std::int64_t all = spec.stats.num_parameters, frozen = spec.stats.num_frozen_parameters;
   const std::string trained = frozen == 0 ? "" : ", of which " + with_thousands(all - frozen) + " are trained";
   spdlog::info("{}: {} parameters{}, {} on this rank, {}, {} of {} tokens per step", spec.name, with_thousands(all),
                trained, with_thousands(run.parameters->local_numel()), counted(run.world.size(), "rank"),
                counted(run.shape.sequences_per_step, "sequence"), run.config.training.seq_len);
+  if (const auto layers = count_float8_layers(*run.model); layers > 0)
+    spdlog::info("float8 by recipe {}: {} of this rank{}",
+                 run.config.quantize.linear.float8.recipe_name.value_or("tensorwise"), counted(layers, "linear layer"),
+                 run.config.quantize.linear.float8.emulate ? ", emulated" : "");
   if (run.meshes.pp.size() > 1)
     spdlog::info("pipeline {}: {}", run.config.parallelism.pipeline_parallel_schedule,
                  config::pipeline_plan(run.config, spec.stats.num_layers).text(run.meshes.pp.local_rank("pp")));

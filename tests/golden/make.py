@@ -116,10 +116,10 @@ def make_tensor(context, output):
     write(output / "tensor.json", answers)
 
 
-def seed(context):
+def seed(context, sizes=None):
     """Has one rank of ours draw the weights. Returns the words with which both programs start from them."""
     job = golden.write_job(context, "seed")
-    train(context, 1, ["--config", job, *golden.size_words(golden.SIZES), "--checkpoint.create_seed_checkpoint"], "seed")
+    train(context, 1, ["--config", job, *golden.size_words(sizes or golden.SIZES), "--checkpoint.create_seed_checkpoint"], "seed")
     return ["--checkpoint.initial_load_path", context.dump("seed") / "checkpoint/step-0"]
 
 
@@ -167,6 +167,25 @@ def make_stages(context, output):
     }
     golden.pack_checkpoint(context.dump("they_4") / f"checkpoint/step-{golden.HALF}", output / "resume_stages.zip")
     write(output / "stages.json", answers)
+
+
+def make_float8(context, output):
+    """The figures of TorchTitan with torchao's float8, from the weights that one rank of ours draws, by recipe
+    and without float8: with float32 around the products on one rank, and with bfloat16 and fully_shard on two."""
+    start = seed(context, golden.FLOAT8_SIZES)
+
+    def theirs(ranks, name, *more):
+        words = ["--job.config_file", golden.write_job(context, name), *golden.FLOAT8_STEPS, *start, *more]
+        return torchtitans(context, ranks, name, words, golden.FLOAT8_SIZES)
+
+    answers = {}
+    for recipe in golden.FLOAT8_RECIPES:
+        words = [*golden.FLOAT8, "--quantize.linear.float8.recipe_name", recipe]
+        answers[recipe] = theirs(1, f"they_{recipe}", *words)
+        answers[f"{recipe}, bfloat16"] = theirs(2, f"they_{recipe}_bf16", *words, *golden.BF16)
+    for name, ranks, words in (("without", 1, []), ("without, bfloat16", 2, golden.BF16)):
+        answers[name] = theirs(ranks, f"they_{ranks}", *words)
+    write(output / "float8.json", answers)
 
 
 def make_debug_toml(context, output):
@@ -323,6 +342,7 @@ PARTS = {
     "tensor": make_tensor,
     "context": make_context,
     "stages": make_stages,
+    "float8": make_float8,
     "transformers": make_transformers,
     "generate": make_generate,
     "config_variants": make_config_variants,

@@ -127,6 +127,13 @@ BF16 = ["--training.mixed_precision_param", "bfloat16"]
 # TorchTitan's norms are divided by these: the tokens of one rank's batch, or of two.
 NORM_DIVISORS = {"alone": 128, "interleaved": 128, "sharded": 256, "sharded_bf16": 256, "after_us": 128, "without_after_us": 1}
 NEVER_CLIPPED = ["--training.max_norm", "1000"]
+# Float8, with the smallest sizes that it takes, multiplied in float32 on the CPU.
+FLOAT8_SIZES = SIZES | {"dim": 32, "multiple_of": 16}
+FLOAT8 = ["--model.converters", "quantize.linear.float8", "--quantize.linear.float8.filter_fqns", "output"]
+FLOAT8 += ["--quantize.linear.float8.emulate"]
+# Later, a value that float32 rounds otherwise on another machine has fallen to the next value of float8, 6 % away.
+FLOAT8_STEPS = ["--training.steps", "4"]
+FLOAT8_RECIPES = ("tensorwise", "rowwise", "rowwise_with_gw_hp")
 
 JOB = """\
 [job]

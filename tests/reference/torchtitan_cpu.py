@@ -43,6 +43,16 @@ def stand_in_for_nccl():
     dist._make_nccl_premul_sum, dist.barrier = scaled_sum, barrier
 
 
+def emulate_float8():
+    """TorchTitan forgets quantize.linear.float8.emulate where a recipe is named. A CPU needs it."""
+    try:
+        from torchao.float8 import Float8LinearConfig
+    except ImportError:
+        return
+    of_recipe = Float8LinearConfig.from_recipe_name
+    Float8LinearConfig.from_recipe_name = staticmethod(lambda name: dataclasses.replace(of_recipe(name), emulate=True))
+
+
 def train():
     """Runs the trainer; torchtitan_gpu.py calls it, too."""
     from torchtitan import train
@@ -59,4 +69,5 @@ if __name__ == "__main__":
     stand_in_for_device()
     stand_in_for_nccl()
     context_parallel.register_cpu_kernel()
+    emulate_float8()
     train()

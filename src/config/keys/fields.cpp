@@ -104,8 +104,8 @@ class Table {
     add(KEY(model.from), "folder of a model in Hugging Face's format: its config.json has name and sizes, in place of flavor, and its weights and tokenizer are what training starts from (not a key of TorchTitan)", kNonEmpty, kSupported);
     add(KEY(model.hf_assets_path), "folder with tokenizer.model or tokenizer.json", kNonEmpty, kSupported);
     add(KEY(model.tokenizer_path), "deprecated name of hf_assets_path; wins over it when set", kNonEmpty, kSupported);
-    add(KEY(model.converters), "conversions applied to the built model, for example float8", kAny, not_built_but_planned("there are no model converters, so no float8; without them the model computes in training.mixed_precision_param"));
-    add(KEY(model.print_after_conversion), "print the model after the conversions", kAny, dormant("model.converters"));
+    add(KEY(model.converters), "conversions of the built model: [\"quantize.linear.float8\"] computes the matmuls of linear layers in float8, as torchao does", kAny, kSupported);
+    add(KEY(model.print_after_conversion), "print the model after the conversions", kAny, no_effect("the log says how many layers were converted"));
     add(KEY(model.args.dim), "width of the residual stream", at_least(1), kSupported);
     add(KEY(model.args.n_layers), "transformer blocks", at_least(1), kSupported);
     add(KEY(model.args.n_heads), "query heads", at_least(1), kSupported);
@@ -250,11 +250,11 @@ class Table {
     add(KEY(compile.components), "what to compile", one_of({"model", "loss"}), dormant("compile.enable"));
     add(KEY(compile.backend), "compiler backend", kNonEmpty, dormant("compile.enable"));
 
-    add(KEY(quantize.linear.float8.enable_fsdp_float8_all_gather), "gather weights in float8", kAny, dormant("model.converters"));
-    add(KEY(quantize.linear.float8.precompute_float8_dynamic_scale_for_fsdp), "one reduction for all scales", kAny, dormant("model.converters"));
-    add(KEY(quantize.linear.float8.recipe_name), "recipe", one_of({"tensorwise", "rowwise", "rowwise_with_gw_hp"}), dormant("model.converters"));
-    add(KEY(quantize.linear.float8.filter_fqns), "linear layers left alone", kAny, dormant("model.converters"));
-    add(KEY(quantize.linear.float8.emulate), "compute in high precision", kAny, dormant("model.converters"));
+    add(KEY(quantize.linear.float8.enable_fsdp_float8_all_gather), "gather weights in float8", kAny, not_built_but_planned("weights are gathered in training.mixed_precision_param, and each rank converts them to float8"));
+    add(KEY(quantize.linear.float8.precompute_float8_dynamic_scale_for_fsdp), "one reduction for all scales", kAny, not_built_but_planned("it only refines quantize.linear.float8.enable_fsdp_float8_all_gather"));
+    add(KEY(quantize.linear.float8.recipe_name), "tensorwise (also if unset): one scale per tensor, gradients in e5m2; rowwise: one per row and column, a power of two, gradients in e4m3; rowwise_with_gw_hp: the same, but gradients of weights are not computed in float8", one_of({"tensorwise", "rowwise", "rowwise_with_gw_hp"}), kSupported);
+    add(KEY(quantize.linear.float8.filter_fqns), "linear layers left alone: all whose name has one of these in it; \"auto_filter_small_kn\" stands for those too small to gain by float8. Those with a dimension that is not a multiple of 16 always are", kAny, kSupported);
+    add(KEY(quantize.linear.float8.emulate), "round to float8 as usual and multiply in float32, on any device; to see the losses of float8 without a GPU that has it", kAny, kSupported);
     add(KEY(quantize.linear.mx.mxfp8_dim1_cast_kernel_choice), "kernel of the cast", one_of({"triton", "cuda", "torch"}), dormant("model.converters"));
     add(KEY(quantize.linear.mx.recipe_name), "recipe", kNonEmpty, dormant("model.converters"));
     add(KEY(quantize.linear.mx.filter_fqns), "linear layers left alone", kAny, dormant("model.converters"));

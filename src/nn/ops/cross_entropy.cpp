@@ -134,10 +134,10 @@ struct CrossEntropySum : torch::autograd::Function<CrossEntropySum> {
 };
 
 // Sums the gradients of parts, each of some rows.
-class PartGradients {
+class ChunkGradients {
  public:
   // `of_weight`: false for a frozen weight, which needs none.
-  PartGradients(const at::Tensor& x, const at::Tensor& weight, bool of_weight)
+  ChunkGradients(const at::Tensor& x, const at::Tensor& weight, bool of_weight)
       : x_(at::empty_like(x)), weight_(weight), of_weight_(of_weight) {}
 
   // Adds the rows from `begin` on, from their x and the gradient of their logits.
@@ -169,7 +169,7 @@ struct LinearCrossEntropySum : torch::autograd::Function<LinearCrossEntropySum> 
                           const RowLosses* losses) {
     const auto all_x = x.flatten(0, -2), all_labels = labels.flatten();
     const auto all_weights = row_weights ? row_weights->flatten() : at::Tensor();
-    std::optional<PartGradients> grads;
+    std::optional<ChunkGradients> grads;
     if (wants_grad) grads.emplace(all_x, weight, weight.requires_grad());
     auto loss = at::zeros({}, x.options().dtype(at::kDouble));
     for (std::int64_t begin = 0; begin < all_x.size(0); begin += rows) {

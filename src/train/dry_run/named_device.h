@@ -14,6 +14,7 @@ struct Device {
   std::int64_t bytes = 0;
   bool has_bfloat16 = true;
   bool is_gpu = true;  // else a machine that trains on its CPUs
+  bool has_float8 = true;
 };
 
 // Returns the device that `text` names: a model ("H100", "NVIDIA A100-40GB", "h200") or an amount of memory ("24GiB",
@@ -21,10 +22,10 @@ struct Device {
 // Throws ConfigError, with the known names, for any other text.
 Device named_device(const std::string& text);
 
-// True unless the device is a model that is known to be older than bfloat16.
-bool has_bfloat16(const std::string& device_name);
+// Returns a device with the dtypes of its model; of an unknown model, it has all.
+Device device_of_model(const std::string& name, std::int64_t bytes);
 
-// Throws ConfigError, naming the key, if the configuration computes in bfloat16 and the device does not.
+// Throws ConfigError, naming the key, if the configuration computes in bfloat16 or float8 and the device does not.
 void check_dtypes(const config::JobConfig& config, const Device& device);
 
 }  // namespace titan::train

@@ -64,6 +64,22 @@ def null_cuda_modes_train(context, ranks, which):
         expect(len(read_rows(context.dump(label) / "metrics.jsonl")) == 3, f"{mode}: it did not train 3 steps")
 
 
+@case(60, processors=2)
+def null_cuda_float8(context):
+    """The matmuls of each recipe of float8 are taken by torch's own checks of their layouts, dtypes and scales, and go to
+    cuBLASLt: three of each linear layer per step, but for gradients of weights that are not in float8."""
+    words = ["--model.converters", "quantize.linear.float8", "--quantize.linear.float8.filter_fqns", "output"]
+    for recipe, matmuls in (("tensorwise", 3), ("rowwise", 3), ("rowwise_with_gw_hp", 2)):
+        # 120 tokens are not a multiple of 16: the matrices of gradients of weights are padded.
+        run(context, 2, [*words, "--quantize.linear.float8.recipe_name", recipe, "--training.seq_len", 60], label=recipe)
+        for path in (context.folder / "trace").iterdir():
+            trace = json.loads(path.read_text())
+            found, least = trace["launches"].get("cublasLtMatmul", 0), 3 * 14 * matmuls
+            expect(trace["num_launches"] == 0 or found >= least, f"{recipe}: {found} matmuls, expected {least}")
+            path.unlink()
+    run(context, 1, words, label="too_old", exit_code=2, capability="8.0")
+
+
 # The allocator hands out blocks of 512 bytes, and the dry run leaves out what a step holds besides tensors of the model.
 PREDICTED_WITHIN = 0.005
 

@@ -8,7 +8,7 @@ NEAR = {"loss": 2e-5, "losses": 2e-5, "grad_norm": 1e-4, "logits": 1e-4}
 # The checkpoints that come with some answers.
 CHECKPOINTS = {"resume": ["1", "2"], "tensor": ["tensor"], "context": ["context"], "stages": ["stages"],
                "qwen3_torchtitan": ["qwen3_seed", "qwen3_1", "qwen3_2"]}
-PARTS = ["config", "batches", "debug_toml", "tensorboard", "resume", "tensor", "context", "stages", "pipeline", "transformers", "generate", "config_variants"]
+PARTS = ["config", "batches", "debug_toml", "tensorboard", "resume", "tensor", "context", "stages", "float8", "pipeline", "transformers", "generate", "config_variants"]
 PARTS += ["qwen3_torchtitan", "qwen3_full", "qwen3_after_us", "qwen3_transformers", "qwen3_exports"]
 
 

@@ -67,7 +67,7 @@ def torchtitan_published(context):
         named = re.findall(f"error: {why}", job.errors())
         expect(named == refused, f"{name}: refused {named}, expected {refused}\n{job.tail(30)}")
         # Without those keys it is a configuration like any other.
-        job = run(context, 1, [*words, *(["--model.converters="] if refused else [])], launcher="none", name=f"{name}-built")
+        job = run(context, 1, [*words, *(f"--{key}=false" for key in refused)], launcher="none", name=f"{name}-built")
         noted = re.findall(r"^note: ([\w.]+): nothing is compiled; ", job.errors(), re.MULTILINE)
         expect(noted == (["compile.enable"] if tables["compile"]["enable"] else []), f"{name}: {noted}\n{job.tail(30)}")
 

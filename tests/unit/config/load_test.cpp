@@ -131,7 +131,7 @@ TEST(Load, SyntaxErrorsAndDuplicates) {
 
 TEST(Load, AllErrorsAtOnceInTheOrderOfTheFile) {
   const std::string error =
-      load_error("[training]\nsteps = 0\nbogus = 1\n[model]\nconverters = ['float8']\n[optimizer]\nlr = 'x'",
+      load_error("[training]\nsteps = 0\nbogus = 1\n[debug]\ndeterministic_warn_only = true\n[optimizer]\nlr = 'x'",
                  {"--training.seq_len=0", "--nonsense"});
   EXPECT_THAT(error, HasSubstr("6 errors"));
   std::size_t last = 0;
