@@ -8,7 +8,7 @@
 #include "config/keys/values/float8_keys.h"
 #include "config/pipeline_plan.h"
 #include "models/common/activation_checkpoint.h"
-#include "models/common/float8/float8_layers.h"
+#include "models/common/convert/float8_layers.h"
 #include "models/common/fully_shard_options.h"
 #include "models/common/wrap_groups.h"
 #include "parallel/context/split_attention.h"

@@ -5,7 +5,6 @@
 #include <memory>
 #include <set>
 #include <string_view>
-#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -13,6 +12,7 @@
 #include "base/pattern.h"
 #include "base/text.h"
 #include "facts/adapter_names.h"
+#include "models/common/convert/linear_layers.h"
 #include "models/common/hub/peft_config.h"
 #include "nn/lora_linear.h"
 
@@ -23,11 +23,7 @@ constexpr std::int64_t kTooLargeToBuild = 10'000;  // blocks; such a model is re
 constexpr std::string_view kWeight = ".weight", kPeftBegin = "base_model.model.";
 
 // A linear layer that can have an adapter, with its names.
-struct Layer {
-  nn::Module* parent;
-  std::string child;  // its name within the parent
-  nn::Linear* linear;
-  std::string fqn;  // "layers.3.attention.wq"
+struct Layer : LinearPlace {
   std::string hub;  // "model.layers.3.self_attn.q_proj"
 };
 
@@ -35,17 +31,12 @@ std::string without_end(std::string name, std::string_view end) {
   return name.ends_with(end) ? name.substr(0, name.size() - end.size()) : name;
 }
 
-// Returns the layers in module order. The output projection is of another class: it computes the loss, too.
+// Returns the layers in module order.
 std::vector<Layer> linear_layers(nn::Module& model, const ModelNaming& naming) {
   std::vector<Layer> layers;
-  for (const auto& [fqn, module] : model.named_modules()) {
-    for (const auto& [name, child] : module->children()) {
-      auto* const linear = dynamic_cast<nn::Linear*>(child.get());
-      if (!linear || typeid(*linear) != typeid(nn::Linear)) continue;
-      const std::string full = fqn.empty() ? name : fqn + "." + name;
-      const auto hub = naming.to_hub(full + std::string(kWeight)).front().name;
-      layers.push_back({module, name, linear, full, without_end(hub, kWeight)});
-    }
+  for (LinearPlace& place : linear_places(model)) {
+    const auto hub = naming.to_hub(place.fqn + std::string(kWeight)).front().name;
+    layers.push_back({std::move(place), without_end(hub, kWeight)});
   }
   return layers;
 }

@@ -1,27 +1,19 @@
-#include "models/common/float8/float8_layers.h"
+#include "models/common/convert/float8_layers.h"
 
 #include <algorithm>
 #include <memory>
 #include <string>
-#include <typeinfo>
-#include <utility>
-#include <vector>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "config/keys/values/float8_keys.h"
+#include "models/common/convert/linear_layers.h"
 #include "nn/float8/float8_linear.h"
 
 namespace titan::models {
 namespace {
 
 constexpr std::int64_t kAlignment = 16;  // of both dimensions of a weight, for the GPU's matmuls
-
-struct Place {
-  nn::Module* parent;
-  std::string child;
-  nn::Linear* linear;
-};
 
 // Returns true if float8 is slower than 16 bits for this weight on an H100, by torchao's measurements
 // (torchao/float8/float8_linear_utils.py, _auto_filter_for_recipe).
@@ -45,18 +37,6 @@ nn::Float8Recipe recipe_of(const config::Float8Linear& float8) {
   return name == "tensorwise" ? nn::Float8Recipe::kTensorwise : nn::Float8Recipe::kRowwiseWithGwHp;
 }
 
-// Returns the plain linear layers; the output projection is of another class.
-std::vector<std::pair<std::string, Place>> linear_places(nn::Module& model) {
-  std::vector<std::pair<std::string, Place>> places;
-  for (const auto& [fqn, module] : model.named_modules())
-    for (const auto& [name, child] : module->children()) {
-      auto* const linear = dynamic_cast<nn::Linear*>(child.get());
-      if (linear && typeid(*linear) == typeid(nn::Linear))
-        places.emplace_back(fqn.empty() ? name : fqn + "." + name, Place{module, name, linear});
-    }
-  return places;
-}
-
 }  // namespace
 
 void use_float8(LanguageModel& model, const ParallelContext& context) {
@@ -65,9 +45,9 @@ void use_float8(LanguageModel& model, const ParallelContext& context) {
   const nn::Float8Options options{.recipe = recipe_of(float8), .emulate = float8.emulate};
   const auto places = linear_places(model);
   std::size_t num_converted = 0;
-  for (const auto& [fqn, place] : places) {
+  for (const LinearPlace& place : places) {
     const at::Tensor& weight = place.linear->weight;
-    if (!converts(fqn, weight, float8, options.recipe)) continue;
+    if (!converts(place.fqn, weight, float8, options.recipe)) continue;
     place.parent->replace_child(place.child, std::make_shared<nn::Float8Linear>(weight.size(1), weight.size(0),
                                                                                 place.linear->bias.defined(), options));
     ++num_converted;
