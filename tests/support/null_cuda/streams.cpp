@@ -33,6 +33,10 @@ void Stream::submit(std::function<void()> work, bool at_once) {
     changed_.notify_all();
     return;
   }
+  carry_out(work, lock);
+}
+
+void Stream::carry_out(const std::function<void()>& work, std::unique_lock<std::mutex>& lock) {
   is_busy_ = true;
   lock.unlock();
   work();
@@ -48,13 +52,7 @@ void Stream::run_queue() {
     changed_.wait(lock, [&] { return !queue_.empty() && !is_busy_; });
     const auto work = std::move(queue_.front());
     queue_.pop_front();
-    is_busy_ = true;
-    lock.unlock();
-    work();
-    lock.lock();
-    is_busy_ = false;
-    ++num_done_;
-    changed_.notify_all();
+    carry_out(work, lock);
   }
 }
 

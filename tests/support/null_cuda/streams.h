@@ -35,6 +35,8 @@ class Stream {
  private:
   void submit(std::function<void()> work, bool at_once);
   void run_queue();
+  // Runs work without the lock, which is held before and after.
+  void carry_out(const std::function<void()>& work, std::unique_lock<std::mutex>& lock);
 
   std::mutex mutex_;
   std::condition_variable changed_;
