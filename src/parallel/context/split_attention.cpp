@@ -4,7 +4,9 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "nn/ops/traced_op.h"
@@ -77,12 +79,11 @@ at::Tensor SplitAttentionCore::forward(const nn::Tensors& inputs) {
 }
 
 void split_attention_cores(nn::Module& model, const RowSharing& sharing) {
-  for (const auto& [fqn, module] : model.named_modules()) {
-    const auto children = module->children();  // a copy: replacing changes the list
-    for (const auto& [name, child] : children)
-      if (std::dynamic_pointer_cast<nn::AttentionCore>(child))
-        module->replace_child(name, std::make_shared<SplitAttentionCore>(sharing));
-  }
+  std::vector<std::pair<nn::Module*, std::string>> cores;  // found first: replacing ends modules that the walk visits
+  for (const auto& [fqn, module] : model.named_modules())
+    for (const auto& [name, child] : module->children())
+      if (std::dynamic_pointer_cast<nn::AttentionCore>(child)) cores.emplace_back(module, name);
+  for (const auto& [parent, name] : cores) parent->replace_child(name, std::make_shared<SplitAttentionCore>(sharing));
 }
 
 }  // namespace titan::parallel
