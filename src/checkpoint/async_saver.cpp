@@ -42,6 +42,24 @@ bool AsyncSaver::is_running() const {
   return written_.valid() && written_.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
 }
 
+void AsyncSaver::reserve(const std::vector<Item>& items) {
+  if (thread_.joinable() || !staging_.empty() || device_of(items).is_cpu()) return;
+  std::vector<at::Tensor> like;  // without data, so that training may change and free its own
+  for (const Item& item : items)
+    if (const auto* tensor = std::get_if<TensorItem>(&item))
+      like.push_back(tensor->local.is_cpu() ? at::Tensor() : at::empty_like(tensor->local, at::kMeta));
+  try {
+    thread_ = start_thread("gets memory for saves", [this, like = std::move(like)] {
+      try {
+        for (std::size_t i = 0; i < like.size(); ++i)
+          if (like[i].defined()) staging(i, like[i]);
+      } catch (const std::exception&) {  // the first save tries again, and reports what is missing
+      }
+    });
+  } catch (const Error&) {  // the first save warns if the system still refuses a thread
+  }
+}
+
 void AsyncSaver::start(std::vector<Item> items, Write write) {
   stall_seconds_ = 0;
   const StallTimer timer(stall_seconds_);
@@ -83,18 +101,23 @@ std::vector<Item> AsyncSaver::stage(const std::vector<Item>& items) {
   for (Item& item : copies) {
     auto* tensor = std::get_if<TensorItem>(&item);
     if (!tensor) continue;
-    if (next == staging_.size()) staging_.emplace_back();
-    at::Tensor& copy = staging_[next++];
-    const at::Tensor& live = tensor->local;
-    const bool fits = copy.defined() && copy.sizes() == live.sizes() && copy.scalar_type() == live.scalar_type();
-    // Page-locked memory for device tensors: the copy then runs at the link's speed.
-    if (!fits) copy = at::empty(live.sizes(), live.options().device(at::kCPU).pinned_memory(!live.is_cpu()));
-    copies_.copy(copy, live);
+    const at::Tensor& copy = staging(next++, tensor->local);
+    copies_.copy(copy, tensor->local);
     tensor->local = copy;
   }
   staging_.resize(next);
   copies_.end();
   return copies;
+}
+
+// Returns the memory for the copy of the save's tensor at `index`, which is like `live`. It is page-locked unless that
+// is on the host: a copy from the device then runs at the link's speed.
+at::Tensor& AsyncSaver::staging(std::size_t index, const at::Tensor& live) {
+  if (index >= staging_.size()) staging_.resize(index + 1);
+  at::Tensor& copy = staging_[index];
+  const bool fits = copy.defined() && copy.sizes() == live.sizes() && copy.scalar_type() == live.scalar_type();
+  if (!fits) copy = at::empty(live.sizes(), at::TensorOptions(live.scalar_type()).pinned_memory(!live.is_cpu()));
+  return copy;
 }
 
 void AsyncSaver::wait_staged() {
@@ -105,8 +128,8 @@ void AsyncSaver::wait_staged() {
 }
 
 void AsyncSaver::wait() {
-  if (!written_.valid()) return;
   if (thread_.joinable()) thread_.join();
+  if (!written_.valid()) return;
   staged_ = {};
   std::exchange(written_, {}).get();
 }

@@ -82,6 +82,10 @@ void Checkpointer::copy_to_memory(int step) {
                [this, save](const std::vector<Item>& items) { write_copy(save, items, *background_); });
 }
 
+void Checkpointer::reserve_memory() {
+  if (saves() && (is_async_ || makes_copies())) saver_.reserve(state_.items(/*model_only=*/false));
+}
+
 void Checkpointer::remove_copies() const {
   if (saves() && ranks_.rank() == 0) remove_outdated_copies(find_copies(run_.memory_folder, run_.base), run_.base);
 }

@@ -94,6 +94,10 @@ class Checkpointer {
   void wait_staged() { saver_.wait_staged(); }
   void finish();
 
+  // Gets the memory that saves beside training need, on a thread (AsyncSaver::reserve). Call once the optimizer has its
+  // state.
+  void reserve_memory();
+
   // Sets the rule that rank 0 asks before it removes old folders (on another thread with an async_mode). Call before
   // the first save.
   void set_keep_rule(KeepRule rule) { keep_rule_ = std::move(rule); }

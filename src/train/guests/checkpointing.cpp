@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <string>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -17,6 +18,7 @@ Verdict Checkpointing::after_step(const StepView& step) {
   const PhaseScope phase(Phase::kCheckpoint);
   if (!step.input.stop || step.number >= parts_.last_step) {
     save(step);
+    if (!std::exchange(has_reserved_, true)) parts_.checkpointer.reserve_memory();
     return Verdict::go_on();
   }
   if (step.input.record_failed) end_without_record(step);

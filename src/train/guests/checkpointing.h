@@ -36,6 +36,7 @@ class Checkpointing : public StepGuest {
   [[noreturn]] void end_without_record(const StepView& step);
 
   Parts parts_;
+  bool has_reserved_ = false;  // the memory for saves beside training, after the first step of this process
 };
 
 }  // namespace titan::train

@@ -45,5 +45,23 @@ TEST(SimulatedSaver, CopiesBesideTrainingWithoutStoppingIt) {
   EXPECT_EQ(found.synchronizations.size(), 3u);  // one per save, however many tensors it has
 }
 
+TEST(SimulatedSaver, TheFirstSaveFindsItsMemoryPageLocked) {
+  sim::install();
+  const auto options = at::TensorOptions().device(sim::device());
+  const std::vector<checkpoint::Item> items = {item_of("w", at::ones({64, 2}, options)), item_of("step", at::ones({})),
+                                               item_of("v", at::ones({8}, options))};
+  checkpoint::AsyncSaver saver;
+  const auto ignore = [](const std::vector<checkpoint::Item>&) {};
+  sim::reset();
+  saver.reserve(items);
+  saver.wait();
+  EXPECT_EQ(sim::findings().num_pinned_allocations, 2) << "a tensor on the host needs none";
+  saver.start(items, ignore);
+  saver.wait();
+  saver.reserve(items);  // once a save has begun, its memory is there
+  saver.wait();
+  EXPECT_EQ(sim::findings().num_pinned_allocations, 2);
+}
+
 }  // namespace
 }  // namespace titan

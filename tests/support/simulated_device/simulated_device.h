@@ -49,6 +49,7 @@ struct Findings {
   std::vector<std::string> races;  // each pair of operations once
   std::vector<Synchronization> synchronizations;
   std::int64_t live_bytes = 0, peak_live_bytes = 0, peak_reserved_bytes = 0;
+  std::int64_t num_pinned_allocations = 0;     // of page-locked host memory
   std::map<std::int64_t, StepFindings> steps;  // 0: outside of the program's steps
   // Values that NCCL reads when the first communicator is made: whether torch is deterministic, and the variables for
   // how long c10d waits for its records to be written and for which algorithms NCCL may choose.

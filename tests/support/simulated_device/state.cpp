@@ -172,6 +172,7 @@ void* State::allocate_pinned(std::size_t bytes) {
   if (!memory) throw std::bad_alloc();
   const std::lock_guard lock(mutex_);
   pinned_[reinterpret_cast<Address>(memory)] = bytes;
+  ++found_.num_pinned_allocations;
   return memory;
 }
 
