@@ -30,6 +30,7 @@
 #include "kernels/memory/host_arena.h"
 #include "library/code_choice.h"
 #include "library/run_or_report.h"
+#include "train/build_model.h"
 #include "train/run_folder.h"
 #include "train/setup.h"
 #include "train/slow_products.h"
@@ -138,7 +139,7 @@ int train_together(const CheckedInput& input, dist::World& world) {
   const std::shared_ptr<const FileLock> lock =
       world.rank() == 0 ? train::lock_run_folder(config.job.dump_folder) : nullptr;
   const auto shape = dist::RunShape::of(config, world.size());
-  const auto meshes = dist::Meshes::build(world, shape.dims);
+  const auto meshes = train::connect_meshes(world, shape.dims, config.training);
   auto training_set = open_training_set(input, meshes.batch, world, shape);
   auto run = train::build_run({.config = config,
                                .world = world,

@@ -109,7 +109,13 @@ std::shared_ptr<ProcessGroup> DeviceMesh::neighbours(const std::string& axis, in
                     std::to_string(size) + " do not divide");
   }
   const auto first = all.begin() + local_rank(axis) / size * size;
-  return world_->make_group(axis + "_neighbours", std::vector<int>(first, first + size));
+  auto block = world_->make_group(axis + "_neighbours", std::vector<int>(first, first + size));
+  block->connect_accelerator();
+  return block;
+}
+
+void DeviceMesh::connect_accelerators() const {
+  for (int axis = 0; axis < num_axes(); ++axis) group_of(axis).connect_accelerator();
 }
 
 int DeviceMesh::axis_index(const std::string& axis) const {

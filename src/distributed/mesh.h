@@ -40,8 +40,8 @@ class DeviceMesh {
   // Returns the group of a mesh with one axis. Throws DistError for more axes.
   ProcessGroup& group() const;
 
-  // Makes the group of this rank's block of `size` consecutive ranks along `axis`. Collective over the block. Throws
-  // DistError if the axis is not divisible by `size`.
+  // Makes the group of this rank's block of `size` consecutive ranks along `axis`, for tensors on its device.
+  // Collective over the block. Throws DistError if the axis is not divisible by `size`.
   std::shared_ptr<ProcessGroup> neighbours(const std::string& axis, int size) const;
 
   // Returns the sub-grid through this rank over the named axes, which must be in this mesh's order. Shares the
@@ -51,6 +51,10 @@ class DeviceMesh {
   // Returns a mesh with the named axes (in this mesh's order) merged into one: "batch" and "cp" into "loss".
   // Collective over the ranks concerned.
   DeviceMesh flatten(const std::vector<std::string>& axes, const std::string& name) const;
+
+  // Makes the backends of all axes' groups for tensors on an accelerator (ProcessGroup::connect_accelerator).
+  // Collective over the grid.
+  void connect_accelerators() const;
 
   // Returns one mesh with the axes of `outer`, then those of `inner`. Shares the groups; not collective. Throws
   // DistError if the two do not come from the same init() or layout(), or share one of its axes or an axis name.

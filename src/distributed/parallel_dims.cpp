@@ -33,14 +33,16 @@ Meshes Meshes::build(World& world, const ParallelDims& dims) {
   const auto cp = all.slice({"cp"});
   const auto replicate = all.slice({"dp_replicate"});
   const auto fsdp = all.flatten({"dp_shard", "cp"}, "fsdp");
-  return {.batch = all.flatten({"dp_replicate", "dp_shard"}, "batch"),
-          .loss = all.flatten({"pp", "dp_replicate", "dp_shard", "cp"}, "loss"),
-          .same_stage = all.flatten({"dp_replicate", "dp_shard", "cp"}, "same_stage"),
-          .rows = all.flatten({"pp", "cp"}, "rows"),
-          .fsdp = dims.dp_replicate > 1 ? DeviceMesh::concatenate(replicate, fsdp) : fsdp,
-          .cp = cp,
-          .tp = all.slice({"tp"}),
-          .pp = pp};
+  Meshes meshes{.batch = all.flatten({"dp_replicate", "dp_shard"}, "batch"),
+                .loss = all.flatten({"pp", "dp_replicate", "dp_shard", "cp"}, "loss"),
+                .same_stage = all.flatten({"dp_replicate", "dp_shard", "cp"}, "same_stage"),
+                .rows = all.flatten({"pp", "cp"}, "rows"),
+                .fsdp = dims.dp_replicate > 1 ? DeviceMesh::concatenate(replicate, fsdp) : fsdp,
+                .cp = cp,
+                .tp = all.slice({"tp"}),
+                .pp = pp};
+  for (const DeviceMesh* mesh : {&meshes.fsdp, &meshes.cp, &meshes.tp, &meshes.pp}) mesh->connect_accelerators();
+  return meshes;
 }
 
 RunShape RunShape::of(const config::JobConfig& config, int world_size) {

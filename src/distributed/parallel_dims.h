@@ -42,7 +42,8 @@ struct Meshes {
   DeviceMesh tp;
   DeviceMesh pp;
 
-  // Collective over the world. Throws DistError when the product of the degrees is not its size.
+  // Connects accelerators along fsdp, cp, tp and pp, whose tensors are on the device; what is exchanged over the other
+  // meshes is on the host. Collective over the world. Throws DistError when the product of the degrees is not its size.
   static Meshes build(World& world, const ParallelDims& dims);
 };
 

@@ -111,17 +111,30 @@ std::vector<at::Tensor> Work::wait_for_parts() {
 }
 
 ProcessGroup::ProcessGroup(std::string name, std::vector<int> ranks, int rank, c10::intrusive_ptr<c10d::Backend> cpu,
-                           c10::intrusive_ptr<c10d::Backend> accelerator)
+                           MakeBackend make_accelerator)
     : name_(std::move(name)),
       ranks_(std::move(ranks)),
       rank_(rank),
       cpu_(std::move(cpu)),
-      accelerator_(std::move(accelerator)) {
+      make_accelerator_(std::move(make_accelerator)) {
   TITAN_CHECK(rank_ >= 0 && rank_ < size(),
               "group " + name_ + ": rank " + std::to_string(rank_) + " of " + std::to_string(size()));
-  if (cpu_ || accelerator_) record_ = flight_recorder().add_group(name_, ranks_);
+  if (cpu_) record_ = flight_recorder().add_group(name_, ranks_);
+}
+
+void ProcessGroup::connect_accelerator() {
+  if (size() == 1 || is_connected_) return;
+  if (make_accelerator_) {
+    accelerator_ = make_accelerator_();
+    report_queue();
+  }
+  is_connected_ = accelerator_ || is_fake();
+}
+
+// Tells the flight recorder, which outlives this group, how to ask for the collectives that the device has not
+// finished.
+void ProcessGroup::report_queue() const {
   if (!dynamic_cast<DeviceQueue*>(accelerator_.get())) return;
-  // The recorder outlives this group.
   flight_recorder().set_device_queue(record_, [backend = c10::weak_intrusive_ptr<c10d::Backend>(accelerator_)] {
     const auto alive = backend.lock();
     auto* const queue = dynamic_cast<DeviceQueue*>(alive.get());
@@ -129,7 +142,8 @@ ProcessGroup::ProcessGroup(std::string name, std::vector<int> ranks, int rank, c
   });
 }
 
-c10d::Backend& ProcessGroup::backend(const at::Tensor& tensor) const {
+c10d::Backend& ProcessGroup::backend(const at::Tensor& tensor) {
+  if (!tensor.is_cpu()) connect_accelerator();
   const auto& backend = tensor.is_cpu() ? cpu_ : accelerator_;
   TITAN_CHECK(backend, "group " + name_ + " has no backend for tensors on " + tensor.device().str());
   return *backend;
@@ -143,6 +157,7 @@ template <typename Start>
 Work ProcessGroup::start(const char* what, const at::Tensor& tensor, std::int64_t input_numel,
                          std::int64_t output_numel, Start&& start) {
   if (is_fake() && tensor.is_meta()) {
+    connect_accelerator();
     plan_collective(what, name_,
                     std::max(input_numel, output_numel) * static_cast<std::int64_t>(tensor.element_size()));
     return {};
@@ -296,6 +311,7 @@ std::vector<Work> ProcessGroup::exchange(const std::vector<Transfer>& sends, con
   const auto& first = all.front().first->tensor;
   for (const auto& [transfer, is_send] : all) check(*transfer, is_send ? "send" : "receive", first.device());
   if (is_fake() && first.is_meta()) {
+    connect_accelerator();
     for (const auto& [transfer, is_send] : all)
       plan_collective(is_send ? "send" : "receive", name_, static_cast<std::int64_t>(transfer->tensor.nbytes()));
     return std::vector<Work>(all.size());

@@ -57,17 +57,28 @@ struct GatheredInPlace {
 // communicates nothing.
 class ProcessGroup {
  public:
-  // `ranks`: the global ranks of the members in group order, `rank`: this process's index among them. Backends are
-  // null if the size is 1 or the group is fake. In a fake group, collectives of meta tensors complete at once, all
-  // ranks' byte strings are this one's, and tensors with data throw InternalError. `name` appears in messages
-  // ("fsdp", "world").
+  // Makes a backend. Collective over the group.
+  using MakeBackend = std::function<c10::intrusive_ptr<c10d::Backend>()>;
+
+  // `ranks`: the global ranks of the members in group order, `rank`: this process's index among them. `cpu` is null if
+  // the size is 1 or the group is fake. `make_accelerator` makes the backend for tensors on an accelerator when it is
+  // first needed; empty if there is none. In a fake group, collectives of meta tensors complete at once, all ranks'
+  // byte strings are this one's, and tensors with data throw InternalError. `name` appears in messages ("fsdp",
+  // "world").
   ProcessGroup(std::string name, std::vector<int> ranks, int rank, c10::intrusive_ptr<c10d::Backend> cpu,
-               c10::intrusive_ptr<c10d::Backend> accelerator);
+               MakeBackend make_accelerator = {});
 
   const std::string& name() const { return name_; }
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(ranks_.size()); }
   const std::vector<int>& ranks() const { return ranks_; }  // global ranks
+
+  // Makes the backend for tensors on an accelerator now, so that the first of them does not have to wait for it. Costs
+  // device memory (NCCL's buffers), so groups that only exchange host tensors do without. Does nothing without an
+  // accelerator or the second time. A fake group remembers that it would have one.
+  void connect_accelerator();
+  // True once the group has, or if it is fake would have, a backend for tensors on an accelerator.
+  bool has_accelerator() const { return is_connected_; }
 
   // Gathers the inputs [n] of all ranks into output [size * n], in rank order. Same dtype. `output` may hold `input`
   // at this rank's place.
@@ -142,15 +153,18 @@ class ProcessGroup {
              Start&& start);
   void check(const Transfer& transfer, const char* kind, at::Device device) const;
   CollectiveTicket record(const Transfer& transfer, bool is_send) const;
-  c10d::Backend& backend(const at::Tensor& tensor) const;
+  c10d::Backend& backend(const at::Tensor& tensor);
   CollectivesInMemory* memory_backend(at::Device device) const;  // null if ranks share no memory
-  bool is_fake() const { return size() > 1 && !cpu_ && !accelerator_; }
+  bool is_fake() const { return size() > 1 && !cpu_; }
+  void report_queue() const;
   std::string name_;
   std::vector<int> ranks_;
   int rank_;
   int record_ = -1;  // the group's number in flight_recorder(); -1: it sends nothing
   c10::intrusive_ptr<c10d::Backend> cpu_;
-  c10::intrusive_ptr<c10d::Backend> accelerator_;
+  MakeBackend make_accelerator_;
+  c10::intrusive_ptr<c10d::Backend> accelerator_;  // null until connect_accelerator()
+  bool is_connected_ = false;
 };
 
 }  // namespace titan::dist

@@ -291,14 +291,25 @@ c10::intrusive_ptr<c10d::Backend> World::make_cpu_backend(const std::string& pre
 
 c10::intrusive_ptr<c10d::Backend> World::make_accelerator_backend(const std::string& prefix,
                                                                   const std::vector<int>& ranks) {
-  if (device_.is_cpu()) return {};
   if (ranks_share_devices()) return make_host_staged_backend(make_cpu_backend(prefix + "/device", ranks));
   return accelerator()->make_backend(c10::make_intrusive<c10d::PrefixStore>(prefix + "/device", store_),
                                      index_of(rank(), ranks), static_cast<int>(ranks.size()), timeout_);
 }
 
-int World::num_groups() const {
-  return static_cast<int>(std::ranges::count_if(groups_, [](const auto& group) { return group.second->size() > 1; }));
+int World::num_communicators() const {
+  return static_cast<int>(
+      std::ranges::count_if(groups_, [](const auto& each) { return each.second->has_accelerator(); }));
+}
+
+c10::intrusive_ptr<c10d::Backend> World::connect(const std::string& name, std::size_t num_ranks,
+                                                 const ProcessGroup::MakeBackend& make) const {
+  try {
+    return make();
+  } catch (const std::exception& error) {
+    const std::string reason = reason_in(error.what()), with_limit = with_limits(reason);
+    throw DistError("cannot connect the " + std::to_string(num_ranks) + " ranks of group '" + name + "': " +
+                    with_limit + (with_limit == reason ? advice_to_connect(error.what(), !device_.is_cpu()) : ""));
+  }
 }
 
 std::shared_ptr<ProcessGroup> World::make_group(const std::string& name, const std::vector<int>& ranks) {
@@ -306,20 +317,18 @@ std::shared_ptr<ProcessGroup> World::make_group(const std::string& name, const s
   const int group_rank = index_of(rank(), ranks);
   const int size = static_cast<int>(ranks.size());
   TITAN_CHECK(group_rank < size, "group " + name + " does not hold this rank");
-  c10::intrusive_ptr<c10d::Backend> cpu, device;
+  c10::intrusive_ptr<c10d::Backend> cpu;
+  ProcessGroup::MakeBackend make_accelerator;
   if (size > 1 && store_) {
     std::string prefix = "titan/group";
     for (const int r : ranks) prefix.append(",").append(std::to_string(r));
-    try {
-      cpu = make_cpu_backend(prefix, ranks);
-      device = make_accelerator_backend(prefix, ranks);
-    } catch (const std::exception& error) {
-      const std::string reason = reason_in(error.what()), with_limit = with_limits(reason);
-      throw DistError("cannot connect the " + std::to_string(size) + " ranks of group '" + name + "': " + with_limit +
-                      (with_limit == reason ? advice_to_connect(error.what(), !device_.is_cpu()) : ""));
-    }
+    cpu = connect(name, ranks.size(), [&] { return make_cpu_backend(prefix, ranks); });
+    if (!device_.is_cpu())
+      make_accelerator = [this, name, prefix, ranks] {
+        return connect(name, ranks.size(), [&] { return make_accelerator_backend(prefix, ranks); });
+      };
   }
-  auto group = std::make_shared<ProcessGroup>(name, ranks, group_rank, std::move(cpu), std::move(device));
+  auto group = std::make_shared<ProcessGroup>(name, ranks, group_rank, std::move(cpu), std::move(make_accelerator));
   groups_.emplace(ranks, group);
   return group;
 }
@@ -327,7 +336,7 @@ std::shared_ptr<ProcessGroup> World::make_group(const std::string& name, const s
 ProcessGroup& World::own_group(const std::string& name) {
   c10::intrusive_ptr<c10d::Backend> cpu;
   if (size() > 1 && store_) cpu = make_cpu_backend("titan/own/" + name, group_->ranks());
-  own_groups_.push_back(std::make_shared<ProcessGroup>(name, group_->ranks(), rank(), std::move(cpu), nullptr));
+  own_groups_.push_back(std::make_shared<ProcessGroup>(name, group_->ranks(), rank(), std::move(cpu)));
   own_groups_.back()->set_runs_beside();
   return *own_groups_.back();
 }

@@ -33,12 +33,12 @@ class World {
   const LaunchEnv& env() const { return env_; }
   c10::Device device() const { return device_; }
   ProcessGroup& group() const { return *group_; }
-  // Returns the number of groups of several ranks that make_group() has made, with the group of all ranks. Each has a
-  // communicator of its own on an accelerator.
-  int num_groups() const;
+  // Returns the number of groups that have a communicator on an accelerator, or in a fake job would have one.
+  int num_communicators() const;
 
   // Returns the group of the given global ranks (ascending, including this rank); the same ranks give the same group.
-  // Collective over those ranks. Connects at once, so that the first step does not have to.
+  // Collective over those ranks. Connects hosts at once, but takes no memory of a device before
+  // ProcessGroup::connect_accelerator().
   std::shared_ptr<ProcessGroup> make_group(const std::string& name, const std::vector<int>& ranks);
 
   // Makes a second group of all ranks, for host tensors, whose collectives may run beside those of every other group.
@@ -74,6 +74,9 @@ class World {
   bool are_on_one_machine(const std::vector<int>& ranks) const;
   c10::intrusive_ptr<c10d::Backend> make_cpu_backend(const std::string& prefix, const std::vector<int>& ranks);
   c10::intrusive_ptr<c10d::Backend> make_accelerator_backend(const std::string& prefix, const std::vector<int>& ranks);
+  // Calls `make`, and tells of its failure as the failure to connect the ranks of a group.
+  c10::intrusive_ptr<c10d::Backend> connect(const std::string& name, std::size_t num_ranks,
+                                            const ProcessGroup::MakeBackend& make) const;
 
   LaunchEnv env_;
   c10::Device device_;

@@ -17,6 +17,7 @@
 #include "train/parts/pipelined.h"
 #include "train/parts/split_rows.h"
 #include "train/parts/staged_model.h"
+#include "train/setup.h"
 
 namespace titan::train {
 
@@ -91,6 +92,13 @@ std::unique_ptr<ForwardBackward> pipelined(LanguageModel& model, const TrainSpec
 }
 
 }  // namespace
+
+dist::Meshes connect_meshes(dist::World& world, const dist::ParallelDims& dims, const config::Training& training) {
+  auto meshes = dist::Meshes::build(world, dims);
+  if (uses_float16(training)) world.group().connect_accelerator();      // for GradScaler::unscale()
+  if (training.on_spike == "skip") meshes.loss.connect_accelerators();  // judges each step's loss on the device
+  return meshes;
+}
 
 BuiltModel build_on_meta(const TrainSpec& spec, std::optional<std::int64_t> document_end,
                          const ParallelContext& context, at::Device device) {

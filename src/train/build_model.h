@@ -21,6 +21,10 @@ struct BuiltModel {
   std::vector<ParameterSlot> slots;  // of the whole model, of which this rank may have some stages
 };
 
+// Makes the meshes of a job and connects the accelerators of all groups whose tensors are on the device. Collective
+// over the world.
+dist::Meshes connect_meshes(dist::World& world, const dist::ParallelDims& dims, const config::Training& training);
+
 // Builds the model of `spec` on the meta device and applies the spec's passes in their order. Its batches go to
 // `device`. `document_end`: see TrainSpec::build_model. Collective over the meshes of the context.
 BuiltModel build_on_meta(const TrainSpec& spec, std::optional<std::int64_t> document_end,

@@ -149,7 +149,7 @@ Demand demand_of(const config::JobConfig& config, const TrainSpec& spec, int wor
   out.allowed = static_cast<std::int64_t>(usable_part(device) * static_cast<double>(device.bytes));
   if (device.is_gpu) {
     out.context = kContextBytes;
-    out.communicators = out.memory.num_groups * kCommunicatorBytes;
+    out.communicators = out.memory.num_communicators * kCommunicatorBytes;
   }
   return out;
 }

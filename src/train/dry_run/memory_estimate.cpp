@@ -134,7 +134,7 @@ class MetaRun {
       : config_(config), spec_(spec), watched_(spec), world_(dist::World::fake(world_size, rank)) {
     watched_.loss = [this](LanguageModel& model, const Batch& batch) { return loss_of(model, batch); };
     const auto shape = dist::RunShape::of(config, world_size);
-    const auto meshes = dist::Meshes::build(*world_, shape.dims);
+    const auto meshes = connect_meshes(*world_, shape.dims, config.training);
     all_microbatches_ = shape.accumulation_steps;
     microbatches_ = std::min<std::int64_t>(all_microbatches_, 2);
     // Document ends depend on the tokens, which meta tensors do not have: each row of the batch is one document.
@@ -173,8 +173,8 @@ class MetaRun {
     return {fsdp::groups_below(*model_), messages_of_step(collectives_.take(), microbatches_, all_microbatches_)};
   }
 
-  // Returns the number of groups of several ranks that this rank is in.
-  int num_groups() const { return world_->num_groups(); }
+  // Returns the number of this rank's communicators on a GPU.
+  int num_communicators() const { return world_->num_communicators(); }
 
   const MemoryLog& log() const { return log_; }
   const Ids& parameters() const { return parameters_; }
@@ -360,7 +360,7 @@ MemoryEstimate estimate_rank(const config::JobConfig& config, const TrainSpec& s
   }
   out.kept_by_forward = run.kept_by_forward();
   out.on_host = find_peak(run.log(), second_step, Place::kHost, on_host).bytes;
-  out.num_groups = run.num_groups();
+  out.num_communicators = run.num_communicators();
   out.communication = run.communication();
   if (is_gpu) out.pooled = std::max<std::int64_t>(0, reserved_bytes(run.log(), on_host) - out.peak());
   if (config.checkpoint.enable && config.checkpoint.async_mode != "disabled")

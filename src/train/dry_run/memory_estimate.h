@@ -39,8 +39,8 @@ struct MemoryEstimate {
   std::int64_t staging = 0;  // host memory of a save in the background (checkpoint.async_mode), else 0
   // On a GPU: what PyTorch's caching allocator holds beyond peak() (train/dry_run/caching_pools.h).
   std::int64_t pooled = 0;
-  // The number of the rank's groups of several ranks. Each has a communicator of its own on a GPU.
-  int num_groups = 0;
+  // The number of the rank's groups that have a communicator on a GPU.
+  int num_communicators = 0;
   // With a pipeline: the rank of it that the other fields are about, and the device memory, peak() + pooled, of all of
   // its ranks.
   int pipeline_rank = 0;

@@ -98,10 +98,9 @@ void ChecksumLog::begin_history(std::int64_t step) {
 }
 
 void ChecksumLog::write(std::int64_t step, const at::Tensor& gradients, const at::Tensor& weights) {
-  auto sums = gradients.defined() ? at::stack({weights, gradients}) : weights.unsqueeze(0);
+  auto sums = (gradients.defined() ? at::stack({weights, gradients}) : weights.unsqueeze(0)).to(at::kCPU);
   world_.group().all_reduce(sums, dist::ReduceOp::kSum).wait();
   if (!history_) return;
-  sums = sums.to(at::kCPU);
   nlohmann::ordered_json row = {{"step", step}};
   if (gradients.defined()) row["gradients"] = row_part(parameters_, sums[1]);
   row["weights"] = row_part(parameters_, sums[0]);

@@ -30,7 +30,8 @@ void MetricsLog::log(const StepView& step) {
   const PhaseScope phase(Phase::kLog);
   const auto host = [](const at::Tensor& tensor) { return static_cast<double>(tensor.item<float>()); };
   const StepOutput& output = step.output;
-  auto mean_loss = output.loss.to(at::kFloat).clone();
+  // On the host: a group that only the log uses has no communicator on the device.
+  auto mean_loss = output.loss.to(at::kCPU, at::kFloat, /*non_blocking=*/false, /*copy=*/true);
   meshes_.rows.group().all_reduce(mean_loss, dist::ReduceOp::kSum).wait();  // of this rank's rows
   auto max_loss = mean_loss * static_cast<double>(step.input.global_valid_tokens) /
                   static_cast<double>(step.input.local_valid_tokens);

@@ -74,7 +74,7 @@ std::optional<Validator::Totals> Validator::pass() {
   }
   fsdp::reshard(model_, /*recurse=*/true);
   if (stop) return std::nullopt;
-  auto sums = at::stack({loss, at::full_like(loss, static_cast<double>(totals.tokens))});
+  auto sums = at::tensor({loss.item<double>(), static_cast<double>(totals.tokens)}, at::kDouble);
   meshes_.loss.group().all_reduce(sums, dist::ReduceOp::kSum).wait();
   totals.loss = sums[0].item<double>();
   totals.tokens = std::llround(sums[1].item<double>());

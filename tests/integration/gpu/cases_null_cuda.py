@@ -80,6 +80,22 @@ def null_cuda_float8(context):
     run(context, 1, words, label="too_old", exit_code=2, capability="8.0")
 
 
+@case(90, processors=2, dtype=["bfloat16", "float16"])
+def null_cuda_communicators(context, dtype):
+    """Only groups whose tensors are on the device have communicators: with replicas those of the shards and of the replicas,
+    and with float16 that of all ranks, for the scaler. The dry run counts as many."""
+    words = ["--parallelism.data_parallel_replicate_degree", 2, "--training.mixed_precision_param", dtype, "--metrics.log_freq", 1]
+    run(context, 4, [*words, "--debug.checksum_freq", 1])
+    wanted = 3 if dtype == "float16" else 2
+    for rank, trace in traces(context).items():
+        made = trace["calls"].get("ncclCommInit", 0)
+        expect(made == wanted, f"rank {rank} has made {made} communicators, expected {wanted}: {trace['calls']}")
+    dry_run = [context.program, "--dry-run", "--json", "--world-size", 4, "--device", "H100", "--config", context.folder / "run.toml", *words]
+    answer = subprocess.run([str(word) for word in dry_run], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    counted = json.loads(answer.stdout)["communicator_bytes"] >> 30
+    expect(counted == wanted, f"the dry run counts {counted} communicators of 1 GiB, and there are {wanted}")
+
+
 # The allocator hands out blocks of 512 bytes, and the dry run leaves out what a step holds besides tensors of the model.
 PREDICTED_WITHIN = 0.005
 
@@ -175,7 +191,7 @@ def null_cuda_collective_never_ends(context):
     limits = ["--comm.init_timeout_seconds", 20, "--comm.train_timeout_seconds", 3]
     job = run(context, 2, limits, exit_code=3, steps=50, fault="hang collective=100 rank=1")
     expect(re.search(r"collective operation timeout: WorkNCCL\(SeqNum=100, .* ran for \d+ milliseconds", job.errors()), job.tail(40))
-    what = r"[a-z_]+ of \d+ -> \d+ elements of float32 for \S+, no\. \d+ of 'world'"
+    what = r"[a-z_]+ of \d+ -> \d+ elements of \w+ for [^\n]+?, no\. \d+ of 'world'"
     doing = rf"ranks? [01, ]+: at step \d+, in device for \S+ s; its device has not finished {what}, since"
     expect(job.errors().count("a collective did not end. What the ranks do:") == 1, f"no table, or two of them\n{job.tail(40)}")
     expect(re.search(doing, job.errors()), f"the table does not say where the devices are\n{job.tail(40)}")

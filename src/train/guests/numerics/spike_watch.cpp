@@ -71,9 +71,8 @@ at::Tensor SpikeWatch::read() {
     norms.push_back(seen.norm);
   }
   if (skips_) return at::stack(judged).cpu();
-  auto sums = at::stack(losses).to(at::kFloat);
+  auto sums = at::stack(losses).to(at::kCPU, at::kFloat);
   sum_(sums);
-  sums = sums.cpu();
   const auto norms_there = at::stack(norms).to(at::kFloat).cpu();
   for (std::int64_t i = 0; i < sums.size(0); ++i) judged[static_cast<std::size_t>(i)] = judge(sums[i], norms_there[i]);
   return at::stack(judged);

@@ -104,10 +104,8 @@ std::optional<std::vector<double>> LogLikelihoods::compute(LanguageModel& model,
   }
   // One rank has each value, and the others add 0, which changes no bit.
   if (group.size() > 1) {
-    auto all = at::tensor(sums, at::kDouble).to(device);
+    const auto all = at::from_blob(sums.data(), {std::ssize(sums)}, at::kDouble);
     group.all_reduce(all, dist::ReduceOp::kSum).wait();
-    all = all.to(at::kCPU);
-    sums.assign(all.const_data_ptr<double>(), all.const_data_ptr<double>() + all.numel());
   }
   return sums;
 }
