@@ -120,7 +120,7 @@ int print(const DoctorFlags& flags, const std::vector<doctor::Finding>& findings
 // Gathers the results of all ranks. Returns the same exit code on every rank.
 int check_together(const DoctorFlags& flags, const Subject& subject, Checks checks, dist::World& world) {
   const ProcessorShare share = train::share_processors(world);
-  checks.push_back(doctor::check_threads(share.cores, at::get_num_threads(), share.ranks));
+  checks.push_back(doctor::check_threads(share.cores, at::get_num_threads(), share.ranks, !world.device().is_cpu()));
   for (auto& check : doctor::check_ranks(world, subject.config.training.mixed_precision_param))
     checks.push_back(std::move(check));
   if (subject.checked)

@@ -93,14 +93,19 @@ Check check_cpu(std::string_view cpuinfo) {
   return warning("CPU", found, "training on this processor is several times slower than on one with AVX2");
 }
 
-Check check_threads(std::int64_t cores, std::int64_t threads, std::int64_t ranks) {
+Check check_threads(std::int64_t cores, std::int64_t threads, std::int64_t ranks, bool have_gpus) {
   const std::string found =
       counted(ranks, "rank") + " with " + counted(threads, "thread") + " on " + counted(cores, "core");
   if (threads * ranks <= cores) return ok("threads", found);
+  // A rank drives one GPU, so fewer ranks would leave GPUs unused.
+  const std::string advice = have_gpus ? "give the job " + counted(ranks, "core") +
+                                             " (srun --cpus-per-task, the container's limit), one for each "
+                                             "rank, which launches its GPU's kernels"
+                                       : "start " + counted(cores, "rank");
   return warning(
       "threads", found,
       counted(threads * ranks, "thread") + " share " + counted(cores, "core") + ": " +
-          (ranks > cores ? "start " + counted(cores, "rank") + (threads > 1 ? ", and " : "") : "") +
+          (ranks > cores ? advice + (threads > 1 ? ", and " : "") : "") +
           (threads > 1 ? "set OMP_NUM_THREADS=" + std::to_string(std::max<std::int64_t>(1, cores / ranks)) : ""));
 }
 

@@ -21,9 +21,9 @@ Checks check_machine(const LaunchEnv& launch, c10::DeviceType device_type);
 
 // `cpuinfo`: the text of /proc/cpuinfo.
 Check check_cpu(std::string_view cpuinfo);
-// Compares the threads of this host's `ranks`, `threads` each, with the `cores` that any of them may use. Call it
-// after the ranks have met.
-Check check_threads(std::int64_t cores, std::int64_t threads, std::int64_t ranks);
+// Compares the threads of this host's `ranks`, `threads` each, with the `cores` that any of them may use. Ranks that
+// `have_gpus` cannot be fewer. Call it after the ranks have met.
+Check check_threads(std::int64_t cores, std::int64_t threads, std::int64_t ranks, bool have_gpus);
 // `free`: memory for all `ranks` on this machine together.
 Check check_memory(const FreeMemory& free, std::int64_t ranks);
 // `limit`: RLIMIT_NOFILE. Every rank has connections to the others, and files of checkpoints and data.

@@ -35,13 +35,18 @@ TEST(Doctor, TheProcessorsInstructionsAreNamed) {
 }
 
 TEST(Doctor, MoreThreadsThanCoresAreAWarning) {
-  EXPECT_EQ(check_threads(8, 4, 2).state, State::kOk);
-  const auto check = check_threads(8, 8, 2);
+  EXPECT_EQ(check_threads(8, 4, 2, false).state, State::kOk);
+  const auto check = check_threads(8, 8, 2, false);
   EXPECT_EQ(check.state, State::kWarning);
   EXPECT_EQ(check.found, "2 ranks with 8 threads on 8 cores");
   EXPECT_EQ(check.advice, "16 threads share 8 cores: set OMP_NUM_THREADS=4");
-  EXPECT_EQ(check_threads(2, 2, 3).advice, "6 threads share 2 cores: start 2 ranks, and set OMP_NUM_THREADS=1");
-  EXPECT_EQ(check_threads(1, 1, 2).advice, "2 threads share 1 core: start 1 rank");
+  EXPECT_EQ(check_threads(2, 2, 3, false).advice, "6 threads share 2 cores: start 2 ranks, and set OMP_NUM_THREADS=1");
+  EXPECT_EQ(check_threads(1, 1, 2, false).advice, "2 threads share 1 core: start 1 rank");
+  EXPECT_EQ(
+      check_threads(2, 2, 8, true).advice,
+      "16 threads share 2 cores: give the job 8 cores (srun --cpus-per-task, the container's limit), one for each "
+      "rank, which launches its GPU's kernels, and set OMP_NUM_THREADS=1");
+  EXPECT_EQ(check_threads(8, 8, 2, true).advice, check_threads(8, 8, 2, false).advice) << "the ranks are not too many";
 }
 
 TEST(Doctor, LimitsOfTheSystem) {
