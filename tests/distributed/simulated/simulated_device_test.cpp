@@ -85,7 +85,30 @@ TEST_F(SimulatedDevice, FindsMemoryThatIsGivenOutTooEarly) {
   }
   x.reset();
   const auto other = numbers(1 << 10);  // the same block, from the pool of the compute stream
-  EXPECT_THAT(findings().races, ElementsAre(AllOf(HasSubstr("given out again"), HasSubstr("aten::sum"))));
+  EXPECT_THAT(findings().races, ElementsAre(AllOf(HasSubstr("may be given out again"), HasSubstr("aten::sum")),
+                                            AllOf(HasSubstr("was given out again"), HasSubstr("aten::sum"))));
+}
+
+// The block is not given out again here: what is allocated next comes from the pool of large blocks.
+TEST_F(SimulatedDevice, FindsMemoryThatIsFreedTooEarly) {
+  const auto side = side_stream();
+  for (const bool waits : {false, true}) {
+    auto x = numbers(1 << 10);
+    order(current(), side);
+    {
+      const c10::StreamGuard guard(side);
+      x.sum();
+    }
+    x.reset();
+    const auto other = at::empty({8 << 20}, at::TensorOptions(at::kFloat).device(device()));
+    if (waits) order(side, current());
+    sim::reset();
+    other.zero_();
+    const auto found =
+        HasSubstr("was freed while another stream may still use it, and may be given out again: aten::sum");
+    EXPECT_THAT(findings().races, waits ? testing::Matcher<std::vector<std::string>>(IsEmpty())
+                                        : testing::Matcher<std::vector<std::string>>(ElementsAre(found)));
+  }
 }
 
 TEST_F(SimulatedDevice, FindsAHostThatDoesNotWait) {

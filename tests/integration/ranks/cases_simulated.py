@@ -239,6 +239,23 @@ def simulated_device_holds_what_fsdp2_holds(context, ranks):
             expect(taken == expected, f"{name}, rank {rank}, step {step}: bytes gathered, bytes of reductions, collectives: {taken}, expected {expected}")
 
 
+LARGE_BLOCK = 2 << 20  # bytes above which the allocator never takes a block from its pool of small ones
+
+
+@case(240, tier="wide", segments=["fixed"])
+@case(240, segments=["expandable"])
+def simulated_device_with_large_blocks(context, segments):
+    """Blocks that the allocator splits and joins again are free of races, too, and none is freed while in use."""
+    expect(HALF * BLOCK // 2 < LARGE_BLOCK < WHOLE * BLOCK, "the model's blocks do not come from both pools")
+    wide = ["--model.args.dim", DIM, "--model.args.n_layers", LAYERS]
+    chosen = {**EQUAL, **TENSOR_PARALLEL, "accumulated": ["--training.global_batch_size", 8]}
+    names = ("ZeRO-2", "offloaded", "saved beside training", "recomputed by op", "tensor parallel, overlapped", "accumulated")
+    for name, words in {"plain": [], **{name: chosen[name] for name in names}}.items():
+        _, found = run(context, 2, name, [*wide, *words], {"SIMULATED_SEGMENTS": segments})
+        for rank, of_rank in enumerate(found):
+            expect(not of_rank["races"], f"{name}, rank {rank}: " + "\n".join(of_rank["races"]))
+
+
 @case(60)
 def simulated_device_waits_once_for_a_row(context):
     """NCCL finds torch deterministic and c10d impatient when the ranks connect, and the wait for a row is in the phase that counts as training."""

@@ -7,11 +7,6 @@
 namespace titan::sim {
 namespace {
 
-std::string side(const Access& access, const Order& order) {
-  return access.what + " (" + (access.writes ? "writes" : "reads") + ", on " +
-         (access.stream == kHost ? std::string("the host") : "stream " + order.name(access.stream)) + ")";
-}
-
 Race::Kind kind_of(const Access& earlier, const Access& later) {
   if (later.stream == kHost) return Race::Kind::kByHost;
   return earlier.block == later.block ? Race::Kind::kUnordered : Race::Kind::kReuse;
@@ -19,8 +14,13 @@ Race::Kind kind_of(const Access& earlier, const Access& later) {
 
 }  // namespace
 
+std::string text_of(const Access& access, const Order& order) {
+  return access.what + " (" + (access.writes ? "writes" : "reads") + ", on " +
+         (access.stream == kHost ? std::string("the host") : "stream " + order.name(access.stream)) + ")";
+}
+
 std::string Race::text(const Order& order) const {
-  const std::string both = side(later, order) + " is not ordered after " + side(earlier, order);
+  const std::string both = text_of(later, order) + " is not ordered after " + text_of(earlier, order);
   switch (kind) {
     case Kind::kReuse:
       return "memory was given out again while a stream may still use it: " + both;
@@ -36,8 +36,7 @@ std::vector<Race> Accesses::add(const Order& order, Access access) {
   std::vector<Race> races;
   const Bytes& bytes = access.bytes;
   longest_ = std::max(longest_, bytes.end - bytes.begin);
-  const Address first = bytes.begin > longest_ ? bytes.begin - longest_ : 0;
-  for (auto at = by_begin_.lower_bound(first); at != by_begin_.end() && at->first < bytes.end;) {
+  for (auto at = by_begin_.lower_bound(first_before(bytes)); at != by_begin_.end() && at->first < bytes.end;) {
     const Access& earlier = at->second;
     if (!earlier.bytes.overlaps(bytes)) {
       ++at;
@@ -52,6 +51,19 @@ std::vector<Race> Accesses::add(const Order& order, Access access) {
   }
   by_begin_.emplace(bytes.begin, std::move(access));
   return races;
+}
+
+// Returns the first address at which an access to some of these bytes may begin.
+Address Accesses::first_before(const Bytes& bytes) const { return bytes.begin > longest_ ? bytes.begin - longest_ : 0; }
+
+std::vector<Access> Accesses::open(const Order& order, const Bytes& bytes, StreamId stream) const {
+  std::vector<Access> out;
+  for (auto at = by_begin_.lower_bound(first_before(bytes)); at != by_begin_.end() && at->first < bytes.end; ++at) {
+    const Access& access = at->second;
+    const bool is_over = access.stream == kHost || order.is_over_for(access.moment, stream);
+    if (access.bytes.overlaps(bytes) && !is_over) out.push_back(access);
+  }
+  return out;
 }
 
 void Accesses::forget(const Bytes& bytes) {

@@ -28,6 +28,9 @@ struct Access {
   std::string what;         // "aten::mm, reads its input 0"
 };
 
+// Names an access and where it ran: "aten::mm, reads its input 0 (reads, on stream compute)".
+std::string text_of(const Access& access, const Order& order);
+
 struct Race {
   enum class Kind {
     kUnordered,  // in one block: nothing orders the two
@@ -43,10 +46,14 @@ class Accesses {
  public:
   // Records the access, and returns the earlier accesses with which it races. `order` already includes the operation.
   std::vector<Race> add(const Order& order, Access access);
+  // Returns the accesses to these bytes by operations that may still run when what `stream` queues next begins.
+  std::vector<Access> open(const Order& order, const Bytes& bytes, StreamId stream) const;
   // Forgets accesses to bytes that are no longer checked.
   void forget(const Bytes& bytes);
 
  private:
+  Address first_before(const Bytes& bytes) const;
+
   std::multimap<Address, Access> by_begin_;
   Address longest_ = 0;  // length of the longest access so far
 };

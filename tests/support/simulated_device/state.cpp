@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <iterator>
 #include <new>
 #include <thread>
 
@@ -41,6 +42,10 @@ std::string this_thread() {
 StreamId current_stream() { return g_current_stream; }
 
 StreamId exchange_current_stream(StreamId stream) { return std::exchange(g_current_stream, stream); }
+
+// The variable names the allocator's two ways, as PYTORCH_ALLOC_CONF does.
+State::State()
+    : pools_(std::string(std::getenv("SIMULATED_SEGMENTS") ? std::getenv("SIMULATED_SEGMENTS") : "") == "expandable") {}
 
 State& State::get() {
   static State* const state = [] {
@@ -84,6 +89,7 @@ void State::synchronize(const Clock& event, const std::string& why) {
 void State::queue(StreamId stream, const std::string& name, const std::vector<Use>& uses) {
   const std::lock_guard lock(mutex_);
   ++current_step().kernels[name];
+  check_reusable(stream);
   note_all(order_.queue(stream), stream, name, uses);
 }
 
@@ -101,11 +107,25 @@ void State::note_all(const Moment& moment, StreamId stream, const std::string& n
                   .stream = stream,
                   .block = block_at(use.bytes.begin),
                   .what = name + ", " + use.role};
-    for (const Race& race : accesses_.add(order_, std::move(access))) {
-      auto text = race.text(order_);
-      if (told_.insert(text).second) found_.races.push_back(std::move(text));
-    }
+    for (const Race& race : accesses_.add(order_, std::move(access))) tell(race.text(order_));
   }
+}
+
+void State::tell(std::string race) {
+  if (told_.insert(race).second) found_.races.push_back(std::move(race));
+}
+
+// Reports uses of freed blocks that are not ordered before what the stream queues now, into memory that it allocated
+// since: a block of another size, or another pool, only happens to be given out later. A stream may wait between the
+// allocation and its first work, as fully_shard's do.
+void State::check_reusable(StreamId stream) {
+  const auto found = reusable_in_use_.find(stream);
+  if (found == reusable_in_use_.end()) return;
+  for (const Access& access : found->second)
+    if (!order_.is_over_for(access.moment, stream))
+      tell("memory of stream " + order_.name(stream) +
+           " was freed while another stream may still use it, and may be given out again: " + text_of(access, order_));
+  reusable_in_use_.erase(found);
 }
 
 // Returns the id of the block at `address`, 0 for host memory.
@@ -134,7 +154,10 @@ void* State::allocate(std::size_t bytes) {
   const std::size_t id = next_id_++;
   const auto block = pools_.allocate(id, static_cast<std::int64_t>(bytes), current_stream());
   const Address address = base_of(block) + static_cast<Address>(block.begin);
-  blocks_[address] = {id, block.bytes, current_memory_use()};
+  auto& in_use = freed_in_use_[current_stream()];
+  std::ranges::move(in_use, std::back_inserter(reusable_in_use_[current_stream()]));
+  in_use.clear();
+  blocks_[address] = {id, block.bytes, current_memory_use(), current_stream()};
   live_by_use_[current_memory_use()] += block.bytes;
   found_.live_bytes += block.bytes;
   note_peak();
@@ -146,6 +169,9 @@ void State::free(void* pointer) {
   const std::lock_guard lock(mutex_);
   const auto found = blocks_.find(reinterpret_cast<Address>(pointer));
   const Block block = found->second;
+  const Bytes bytes{found->first, found->first + static_cast<Address>(block.bytes)};
+  for (Access& access : accesses_.open(order_, bytes, block.stream))
+    freed_in_use_[block.stream].push_back(std::move(access));
   blocks_.erase(found);
   live_by_use_[block.use] -= block.bytes;
   found_.live_bytes -= block.bytes;

@@ -61,10 +61,12 @@ class State {
   void reset();
 
  private:
+  State();
   struct Block {
     std::size_t id = 0;  // number of the allocation
     std::int64_t bytes = 0;
     MemoryUse use = MemoryUse::kOther;
+    StreamId stream = 0;  // whose pool gives the memory out again
   };
 
   Address base_of(const train::CachingPools::Block& block);
@@ -72,14 +74,19 @@ class State {
   StepFindings& current_step();
   void note_all(const Moment& moment, StreamId stream, const std::string& name, const std::vector<Use>& uses);
   void note_peak();
+  void check_reusable(StreamId stream);
+  void tell(std::string race);
 
   std::mutex mutex_;
   Order order_;
   Accesses accesses_;
-  train::CachingPools pools_{/*expandable_segments=*/false};
+  train::CachingPools pools_;
   std::map<std::pair<int, bool>, Address> bases_;  // base addresses of the pools
   std::map<Address, Block> blocks_;                // live blocks
-  std::map<Address, std::size_t> pinned_;          // address -> bytes
+  // Accesses to freed blocks that nothing orders before later work of the block's stream, by that stream: before and
+  // after its next allocation, which might get such a block.
+  std::map<StreamId, std::vector<Access>> freed_in_use_, reusable_in_use_;
+  std::map<Address, std::size_t> pinned_;  // address -> bytes
   std::size_t next_id_ = 1;
   std::map<MemoryUse, std::int64_t> live_by_use_;
   Findings found_;
