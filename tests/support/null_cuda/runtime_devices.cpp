@@ -27,6 +27,7 @@ bool is_device(int device) { return device >= 0 && device < settings().num_devic
 void describe(cudaDeviceProp& to, int device) {
   std::memset(&to, 0, sizeof(to));
   std::snprintf(to.name, sizeof(to.name), "%s", name_of_device());
+  to.uuid.bytes[14] = static_cast<char>(settings().machine);
   to.uuid.bytes[15] = static_cast<char>(device + 1);
   to.totalGlobalMem = settings().memory;
   to.sharedMemPerBlock = 48 << 10;

@@ -39,6 +39,7 @@ Settings read_settings() {
   Settings found;
   found.num_devices = static_cast<int>(number_of("NULL_CUDA_DEVICES", "8"));
   found.memory = static_cast<std::size_t>(number_of("NULL_CUDA_MEMORY", "85899345920"));
+  found.machine = static_cast<int>(number_of("NULL_CUDA_MACHINE", "0"));
   found.driver_version = static_cast<int>(number_of("NULL_CUDA_DRIVER", "13000"));
   found.moved = static_cast<std::size_t>(number_of("NULL_CUDA_MOVED", "-1"));
   const std::string read = text_of("NULL_CUDA_READ", "memory");

@@ -16,6 +16,8 @@
 //   NULL_CUDA_MOVED       bytes, from the first on, that a copy within devices, or a collective of each rank, really
 //                         moves (all): with 0 a model as large as on GPUs fits the host, because nobody writes most of
 //                         its memory
+//   NULL_CUDA_MACHINE     number of the machine that the devices are of (0): those of two machines differ, though they
+//                         have the same numbers there
 //   NULL_CUDA_TRACE       folder that gets null_cuda.RANK.PID.json from each process that used a device
 //   NULL_CUDA_FAULT       rules with ';' between them, each a kind, and words key=value in any order:
 //
@@ -38,10 +40,11 @@ struct Settings {
   int num_devices = 8;
   std::size_t memory = std::size_t{80} << 30;  // bytes per device
   int major = 9, minor = 0;                    // compute capability
-  int driver_version = 13000;                  // as cudaDriverGetVersion counts
-  std::size_t moved = ~std::size_t{0};         // most bytes of a copy within devices, or of a rank in a collective
-  bool reads_zeros = false;                    // instead of what the memory of a device holds
-  std::string trace_folder;                    // empty if nothing is traced
+  int machine = 0;
+  int driver_version = 13000;           // as cudaDriverGetVersion counts
+  std::size_t moved = ~std::size_t{0};  // most bytes of a copy within devices, or of a rank in a collective
+  bool reads_zeros = false;             // instead of what the memory of a device holds
+  std::string trace_folder;             // empty if nothing is traced
 };
 
 // Returns the settings of the environment, which is read once.

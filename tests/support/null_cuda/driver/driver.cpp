@@ -73,6 +73,7 @@ CUresult cuDeviceTotalMem(size_t* bytes, CUdevice) {
 
 CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device) {
   std::memset(uuid, 0, sizeof(*uuid));
+  uuid->bytes[14] = static_cast<char>(settings().machine);
   uuid->bytes[15] = static_cast<char>(device + 1);
   return CUDA_SUCCESS;
 }

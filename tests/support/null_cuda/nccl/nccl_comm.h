@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tests/support/null_cuda/nccl/nccl_segment.h"
+#include "tests/support/null_cuda/settings.h"
 
 namespace titan_null {
 
@@ -21,7 +22,7 @@ struct Communicator {
         rank(its_rank),
         size(num_ranks),
         device(on_device),
-        segment(its_name, its_rank, num_ranks, on_device) {}
+        segment(its_name, its_rank, num_ranks, 1000 * settings().machine + on_device) {}
 
   bool goes_on() const { return !is_aborted && error == ncclSuccess; }
   // Returns when the communicator is aborted: what a call does that never completes.
