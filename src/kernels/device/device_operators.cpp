@@ -206,7 +206,9 @@ LaunchesFor<T> host_launches_for() {
     for (std::int64_t row = 0, at = 0; row < rows; ++row, at += dim)
       rms_norm_backward_row<T>(HostTeam(), dim, out_grad + at, more ? more + at : nullptr, x + at, weight, rrms[row],
                                x_grad + at, columns + row % teams * dim);
-    for (std::int64_t slot = 0; slot < dim; ++slot) sum_teams<T>(columns, teams, dim, slot, weight_grad);
+    Pack<float> strips[kLanes];
+    for (std::int64_t block = 0; block < blocks_of_slots(dim); ++block)
+      sum_teams<T>(HostTeam(), columns, teams, dim, block, strips, weight_grad);
   };
   out.rotate = [](const Rotation& shape, const T* x, const float* factors, bool conjugate, T* result) {
     for (std::int64_t i = 0; i < num_packs<T>(shape); ++i) rotate_pack<T>(shape, i, x, factors, conjugate, result);

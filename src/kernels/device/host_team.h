@@ -12,6 +12,8 @@ class HostTeam {
     for (int lane = 0; lane < kLanes; ++lane) body(lane);
   }
 
+  void wait() const {}  // each() has ended for all lanes
+
   template <typename Body>
   float sum(const Body& body) const {
     float of_lane[kLanes], of_warp[kLanes / kWarp];

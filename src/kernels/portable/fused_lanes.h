@@ -72,6 +72,7 @@ TITAN_LANES void for_packs_of(int lane, std::int64_t dim, const Body& body) {
 // ------------------------------------------------------------------------------------------------------ RMSNorm
 // A team has
 //   each(f)   calls f(lane) for every lane
+//   wait()    is a barrier: lanes see what all lanes have written before it
 //   sum(f)    returns the sum of f(lane) over the lanes to every lane, and is a barrier. Adds lanes 16, 8, 4, 2 and 1
 //             apart in groups of 32, then the groups' sums 4, 2 and 1 apart.
 
@@ -153,14 +154,57 @@ TITAN_LANES void rms_norm_backward_row(const Team& team, std::int64_t dim, const
   });
 }
 
-// Writes the weight's gradient at one slot: the sum of `teams` values of `columns` [teams, dim], in order.
-template <typename T>
-TITAN_LANES void sum_teams(const float* columns, std::int64_t teams, std::int64_t dim, std::int64_t slot,
-                           T* weight_grad) {
-  float sum = 0;
-  for (std::int64_t team = 0; team < teams; ++team) sum += columns[team * dim + slot];
-  const std::int64_t packs = dim / Pack<T>::kSize;
-  weight_grad[slot % packs * Pack<T>::kSize + slot / packs] = rounded<T>(sum);
+// The weight's gradient adds the sums of all teams. One team of lanes adds kSlotsOfBlock adjacent slots: its lanes are
+// kStrips strips of kPacksOfStrip packs, so that many lanes read the teams of a column at once.
+constexpr int kStrips = 32, kPacksOfStrip = kLanes / kStrips, kSlotsOfBlock = kPacksOfStrip * Pack<float>::kSize;
+
+TITAN_LANES std::int64_t blocks_of_slots(std::int64_t dim) { return (dim + kSlotsOfBlock - 1) / kSlotsOfBlock; }
+
+// Returns the sum of pack `index` of `columns` [teams, packs] over teams first, first + kStrips, ..., one after the
+// other.
+TITAN_LANES Pack<float> sum_of_strip(const float* columns, std::int64_t teams, std::int64_t packs, std::int64_t index,
+                                     int first) {
+  Pack<float> sum = {};
+  const Pack<float>* from = &pack(columns, first * packs + index);
+  for (std::int64_t team = first; team < teams; team += kStrips) {
+    const Pack<float> of_team = *from;
+    for (int v = 0; v < Pack<float>::kSize; ++v) sum.values[v] += of_team.values[v];
+    from += kStrips * packs;
+  }
+  return sum;
+}
+
+// Writes the weight's gradient at the slots of one block: each is the sum of `teams` values of `columns` [teams, dim].
+// Each strip adds its teams, then strips 16, 8, 4, 2 and 1 apart are added: a sum of 512 teams is rounded 15 + 5 times.
+// `strips` [kLanes] is memory of the team; its contents do not matter.
+template <typename T, typename Team>
+TITAN_LANES void sum_teams(const Team& team, const float* columns, std::int64_t teams, std::int64_t dim,
+                           std::int64_t block, Pack<float>* strips, T* weight_grad) {
+  constexpr int kSize = Pack<float>::kSize;
+  const std::int64_t packs = dim / kSize, first = block * kPacksOfStrip;
+  team.each([=](int lane) {
+    const std::int64_t index = first + lane % kPacksOfStrip;
+    if (index < packs) strips[lane] = sum_of_strip(columns, teams, packs, index, lane / kPacksOfStrip);
+  });
+  for (int apart = kLanes / 2; apart >= kPacksOfStrip; apart /= 2) {
+    team.wait();
+    team.each([=](int lane) {
+      if (lane >= apart || first + lane % kPacksOfStrip >= packs) return;
+      Pack<float> sum = strips[lane];
+      const Pack<float> other = strips[lane + apart];
+      for (int v = 0; v < kSize; ++v) sum.values[v] += other.values[v];
+      strips[lane] = sum;
+    });
+  }
+  team.each([=](int lane) {  // each lane reads only what it has written itself
+    if (lane >= kPacksOfStrip || first + lane >= packs) return;
+    const auto packs_of_weight = static_cast<unsigned>(dim) / Pack<T>::kSize;
+    for (int v = 0; v < kSize; ++v) {
+      const auto slot = static_cast<unsigned>(first + lane) * kSize + v;
+      weight_grad[slot % packs_of_weight * Pack<T>::kSize + slot / packs_of_weight] =
+          rounded<T>(strips[lane].values[v]);
+    }
+  });
 }
 
 // ---------------------------------------------------------------------------------------------- rotary embedding

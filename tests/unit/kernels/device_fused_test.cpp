@@ -3,12 +3,14 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "kernels/device/device_operators.h"
+#include "kernels/device/host_team.h"
 #include "tests/unit/kernels/fused_formulas.h"
 
 namespace titan::device {
@@ -26,12 +28,12 @@ at::Tensor randn(at::IntArrayRef sizes, at::ScalarType dtype, double scale = 1) 
 }
 
 // Packs per row: fewer than a team's lanes, as many, more, and not a multiple. Rows: fewer than teams, and more.
-const Matrix kMatrices[] = {{1, 8}, {7, 24}, {3, 2048}, {5, 4096 + 64}, {513, 64}, {1100, 256}};
+const Matrix kMatrices[] = {{1, 8}, {7, 24}, {3, 2048}, {5, 4096 + 64}, {513, 64}, {1100, 256}, {70, 40}};
 
 std::string name_of(Matrix matrix) { return std::to_string(matrix.rows) + " x " + std::to_string(matrix.dim); }
 
-// Tolerances as for the CPU kernels (fused_ops_test.cpp), whose sums are as long. The weight's gradient adds up at
-// most 512 teams one after the other: half a unit each, as likely up as down, gives 11.
+// Tolerances as for the CPU kernels (fused_ops_test.cpp), whose sums are as long. The sum over teams rounds a weight's
+// gradient 20 times by half a unit, as likely up as down: this gives 4.5. The inverse root mean square adds its 8.
 TEST(DeviceRmsNorm, EqualsTheFormula) {
   for (const auto dtype : {at::kFloat, at::kBFloat16})
     for (const Matrix matrix : kMatrices) {
@@ -49,6 +51,48 @@ TEST(DeviceRmsNorm, EqualsTheFormula) {
       expect_near(weight_grad, expected.grads[1], last, 16 * unit, weight_grad_terms({x, weight}, out_grad),
                   name_of(matrix) + " weight");
     }
+}
+
+// Returns the weight's gradient of `columns` [teams, dim], from a team's memory full of NaN.
+at::Tensor weight_grad_of(const at::Tensor& columns) {
+  const std::int64_t teams = columns.size(0), dim = columns.size(1);
+  const auto out = at::full({dim}, kNan);
+  Pack<float> strips[kLanes];
+  for (std::int64_t block = 0; block < blocks_of_slots(dim); ++block) {
+    std::fill(strips, strips + kLanes, Pack<float>{kNan, kNan, kNan, kNan});
+    sum_teams<float>(HostTeam(), columns.const_data_ptr<float>(), teams, dim, block, strips,
+                     out.mutable_data_ptr<float>());
+  }
+  return out;
+}
+
+// Teams: fewer than strips, as many, more, and not a multiple. Dims: parts of a block of lanes, one, and several.
+TEST(DeviceRmsNorm, AddsTeamsInStripsAndStripsInPairsToTheBit) {
+  for (const std::int64_t teams : {1, 2, 31, 32, 33, 500, 512})
+    for (const std::int64_t dim : {4, 24, 32, 40, 4096 + 64}) {
+      at::manual_seed(teams + dim);
+      const auto columns = at::randn({teams, dim});
+      std::vector<at::Tensor> strips;
+      for (std::int64_t strip = 0; strip < 32; ++strip) {
+        strips.push_back(at::zeros({dim}));
+        for (std::int64_t team = strip; team < teams; team += 32) strips.back().add_(columns[team]);
+      }
+      for (; strips.size() > 1; strips.resize(strips.size() / 2))
+        for (std::size_t i = 0; i < strips.size() / 2; ++i) strips[i].add_(strips[i + strips.size() / 2]);
+      // Slots are the first elements of all packs, then the second ones, and so on.
+      const auto expected = strips[0].view({4, dim / 4}).t().flatten();
+      EXPECT_TRUE(weight_grad_of(columns).equal(expected)) << teams << " teams, dim " << dim;
+    }
+}
+
+// A sum of positive terms is off by half a unit per rounding, of which there are 15 + 5. One after the other, 1 would
+// swallow all the other terms: 511 halves.
+TEST(DeviceRmsNorm, RoundsASumOfTeamsTwentyTimesAtMost) {
+  const double half = rounding(at::kFloat);
+  const auto columns = at::full({512, 8}, half, at::kFloat);
+  columns[0].fill_(1);
+  const auto expected = at::full({8}, 1 + 511 * half, at::kDouble);
+  expect_near(weight_grad_of(columns), expected, 20 * half, 0, at::zeros_like(expected), "the sum");
 }
 
 TEST(DeviceRmsNorm, OfASumIsTheTwoOperatorsToTheBit) {
