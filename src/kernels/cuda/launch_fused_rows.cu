@@ -101,19 +101,17 @@ __global__ void __launch_bounds__(kLanes, 1024 / kLanes)
 }
 
 template <typename T>
-__global__ void __launch_bounds__(kLanes)
-    titan_rotate(device::Rotation shape, const T* x, const float* factors, bool conjugate, T* out) {
-  const std::int64_t packs = device::num_packs<T>(shape), stride = static_cast<std::int64_t>(gridDim.x) * kLanes;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kLanes + threadIdx.x; i < packs; i += stride)
-    device::rotate_pack<T>(shape, i, x, factors, conjugate, out);
+__global__ void __launch_bounds__(kLanes) titan_rotate(device::Rotation shape, device::Places places, const T* x,
+                                                       const float* factors, bool conjugate, T* out) {
+  for (std::uint32_t i = blockIdx.x * kLanes + threadIdx.x; i < places.count; i += gridDim.x * kLanes)
+    device::rotate_pack<T>(shape, places, i, x, factors, conjugate, out);
 }
 
 template <typename T>
-__global__ void __launch_bounds__(kLanes)
-    titan_rotate_halves(device::Rotation shape, const T* x, const float* factors, bool conjugate, T* out) {
-  const std::int64_t packs = device::num_packs<T>(shape) / 2, stride = static_cast<std::int64_t>(gridDim.x) * kLanes;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kLanes + threadIdx.x; i < packs; i += stride)
-    device::rotate_halves_pack<T>(shape, i, x, factors, conjugate, out);
+__global__ void __launch_bounds__(kLanes) titan_rotate_halves(device::Rotation shape, device::Places places, const T* x,
+                                                              const float* factors, bool conjugate, T* out) {
+  for (std::uint32_t i = blockIdx.x * kLanes + threadIdx.x; i < places.count; i += gridDim.x * kLanes)
+    device::rotate_halves_pack<T>(shape, places, i, x, factors, conjugate, out);
 }
 
 template <typename T>
@@ -166,15 +164,16 @@ cudaError_t launch_rms_norm_backward(std::int64_t rows, std::int64_t dim, std::i
 template <typename T>
 cudaError_t launch_rotate(const device::Rotation& shape, const T* x, const float* factors, bool conjugate, T* out,
                           cudaStream_t stream) {
-  titan_rotate<T><<<blocks_of(device::num_packs<T>(shape)), kLanes, 0, stream>>>(shape, x, factors, conjugate, out);
+  const device::Places places = device::places_of_all<T>(shape);
+  titan_rotate<T><<<blocks_of(places.count), kLanes, 0, stream>>>(shape, places, x, factors, conjugate, out);
   return cudaGetLastError();
 }
 
 template <typename T>
 cudaError_t launch_rotate_halves(const device::Rotation& shape, const T* x, const float* factors, bool conjugate,
                                  T* out, cudaStream_t stream) {
-  titan_rotate_halves<T>
-      <<<blocks_of(device::num_packs<T>(shape) / 2), kLanes, 0, stream>>>(shape, x, factors, conjugate, out);
+  const device::Places places = device::places_of_halves<T>(shape);
+  titan_rotate_halves<T><<<blocks_of(places.count), kLanes, 0, stream>>>(shape, places, x, factors, conjugate, out);
   return cudaGetLastError();
 }
 

@@ -116,9 +116,9 @@ Tensors2 DeviceOperators::rms_norm_backward(const at::Tensor& out_grad, const at
 // `packs`: a head is a multiple of that many packs.
 bool DeviceOperators::takes_rotation(const at::Tensor& x, const at::Tensor& factors, std::int64_t packs) const {
   return takes(x) && x.dim() == 4 && x.numel() > 0 && x.size(3) % (packs * pack_size(x)) == 0 &&
-         factors.device() == x.device() && factors.scalar_type() == at::kComplexFloat && factors.dim() == 2 &&
-         factors.is_contiguous() && !factors.is_conj() && factors.size(0) >= x.size(1) &&
-         factors.size(1) == x.size(3) / 2;
+         x.size(2) * x.size(3) / pack_size(x) <= kernels::Divisor::kMost && factors.device() == x.device() &&
+         factors.scalar_type() == at::kComplexFloat && factors.dim() == 2 && factors.is_contiguous() &&
+         !factors.is_conj() && factors.size(0) >= x.size(1) && factors.size(1) == x.size(3) / 2;
 }
 
 // `launch_of` returns one of the launches of a dtype.
@@ -133,7 +133,10 @@ at::Tensor DeviceOperators::rotate_by(const at::Tensor& any, const at::Tensor& f
   const Rotation shape{x.size(0), x.size(1), x.size(2), x.size(3), x.stride(0), x.stride(1), x.stride(2)};
   with_dtype(launches_, x, [&](const auto& launch, auto element) {
     using T = decltype(element);
-    launch_of(launch)(shape, input<T>(x), input<float>(factors), conjugate, output<T>(out));
+    for_parts_of<T>(shape, input<T>(x), input<float>(factors), output<T>(out),
+                    [&](const Rotation& part, const T* of_x, const float* by, T* of_out) {
+                      launch_of(launch)(part, of_x, by, conjugate, of_out);
+                    });
   });
   return out;
 }
@@ -211,11 +214,13 @@ LaunchesFor<T> host_launches_for() {
       sum_teams<T>(HostTeam(), columns, teams, dim, block, strips, weight_grad);
   };
   out.rotate = [](const Rotation& shape, const T* x, const float* factors, bool conjugate, T* result) {
-    for (std::int64_t i = 0; i < num_packs<T>(shape); ++i) rotate_pack<T>(shape, i, x, factors, conjugate, result);
+    const Places places = places_of_all<T>(shape);
+    for (std::uint32_t i = 0; i < places.count; ++i) rotate_pack<T>(shape, places, i, x, factors, conjugate, result);
   };
   out.rotate_halves = [](const Rotation& shape, const T* x, const float* factors, bool conjugate, T* result) {
-    for (std::int64_t i = 0; i < num_packs<T>(shape) / 2; ++i)
-      rotate_halves_pack<T>(shape, i, x, factors, conjugate, result);
+    const Places places = places_of_halves<T>(shape);
+    for (std::uint32_t i = 0; i < places.count; ++i)
+      rotate_halves_pack<T>(shape, places, i, x, factors, conjugate, result);
   };
   out.swiglu = [](std::int64_t count, const T* gate, const T* up, T* result) {
     for (std::int64_t i = 0; i < count / Pack<T>::kSize; ++i) swiglu_pack<T>(i, gate, up, result);

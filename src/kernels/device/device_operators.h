@@ -26,6 +26,7 @@ struct LaunchesFor {
   std::function<void(std::int64_t rows, std::int64_t dim, std::int64_t teams, const T* out_grad, const T* more,
                      const T* x, const T* weight, const float* rrms, T* x_grad, T* weight_grad, float* columns)>
       rms_norm_backward;
+  // A rotation has at most Divisor::kMost packs.
   std::function<void(const Rotation& shape, const T* x, const float* factors, bool conjugate, T* out)> rotate;
   std::function<void(const Rotation& shape, const T* x, const float* factors, bool conjugate, T* out)> rotate_halves;
   std::function<void(std::int64_t count, const T* gate, const T* up, T* out)> swiglu;

@@ -7,10 +7,12 @@
 // kernels/cpu/rows/fused_rows.h. Pointers are aligned to 16 bytes, and the size of a row is a multiple of a pack.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/portable/divisor.h"
 #include "kernels/portable/half_bits.h"
 
 #ifdef __CUDACC__
@@ -22,6 +24,7 @@
 namespace titan::device {
 
 using kernels::BFloat16Bits;
+using kernels::Divisor;
 
 constexpr int kLanes = 256;
 
@@ -215,23 +218,72 @@ struct Rotation {
   std::int64_t batch_stride, token_stride, head_stride;
 };
 
+// Calls body(part, x, factors, out) for parts of at most `most` packs, which together are the rotation: some rows, or
+// some tokens of one row. A token has at most `most` packs.
+template <typename T, typename Body>
+void for_parts_of(const Rotation& shape, const T* x, const float* factors, T* out, const Body& body,
+                  std::int64_t most = Divisor::kMost) {
+  const std::int64_t of_token = shape.heads * shape.head_dim, most_tokens = most * Pack<T>::kSize / of_token;
+  const std::int64_t tokens = std::min(shape.tokens, most_tokens);
+  const std::int64_t rows = std::max(most_tokens / shape.tokens, std::int64_t{1});
+  for (std::int64_t row = 0; row < shape.batch; row += rows)
+    for (std::int64_t token = 0; token < shape.tokens; token += tokens) {
+      Rotation part = shape;
+      part.batch = std::min(rows, shape.batch - row);
+      part.tokens = std::min(tokens, shape.tokens - token);
+      body(part, x + row * shape.batch_stride + token * shape.token_stride, factors + token * shape.head_dim,
+           out + (row * shape.tokens + token) * of_token);
+    }
+}
+
+// Says where the packs are that lanes compute: all of them, or those of the heads' first halves. `packs` divides
+// by their number per head. `count` is at most Divisor::kMost.
+struct Places {
+  Divisor packs, heads, tokens;
+  std::uint32_t count;
+};
+struct Place {
+  std::uint32_t pack, head, token, row;
+  std::uint32_t head_of_all;  // heads before this one in the output
+};
+
 template <typename T>
-TITAN_LANES std::int64_t num_packs(const Rotation& shape) {
-  return shape.batch * shape.tokens * shape.heads * shape.head_dim / Pack<T>::kSize;
+Places places_of(const Rotation& shape, std::int64_t elements_of_head) {
+  const auto narrow = [](std::int64_t number) { return static_cast<std::uint32_t>(number); };
+  const std::int64_t packs = elements_of_head / Pack<T>::kSize;
+  return {Divisor(narrow(packs)), Divisor(narrow(shape.heads)), Divisor(narrow(shape.tokens)),
+          narrow(shape.batch * shape.tokens * shape.heads * packs)};
+}
+template <typename T>
+Places places_of_all(const Rotation& shape) {
+  return places_of<T>(shape, shape.head_dim);
+}
+template <typename T>
+Places places_of_halves(const Rotation& shape) {
+  return places_of<T>(shape, shape.head_dim / 2);
+}
+
+TITAN_LANES Place place_of(const Places& places, std::uint32_t index) {
+  const std::uint32_t head = places.packs.quotient(index), token = places.heads.quotient(head);
+  const std::uint32_t row = places.tokens.quotient(token);
+  return {places.packs.remainder(index, head), places.heads.remainder(head, token), places.tokens.remainder(token, row),
+          row, head};
+}
+
+// Returns the start of a head of x.
+template <typename T>
+TITAN_LANES const T* head_at(const Rotation& shape, const Place& at, const T* x) {
+  return x + at.row * shape.batch_stride + at.token * shape.token_stride + at.head * shape.head_stride;
 }
 
 // Computes the index-th pack of the output: pairs of adjacent elements, as complex numbers, times complex `factors` [>=
-// T, E / 2], or times their conjugates.
+// T, E / 2], or times their conjugates. `places` are places_of_all().
 template <typename T>
-TITAN_LANES void rotate_pack(const Rotation& shape, std::int64_t index, const T* x, const float* factors,
-                             bool conjugate, T* out) {
-  const std::int64_t packs_of_head = shape.head_dim / Pack<T>::kSize;
-  const std::int64_t in_head = index % packs_of_head, head = index / packs_of_head % shape.heads;
-  const std::int64_t token = index / packs_of_head / shape.heads % shape.tokens;
-  const std::int64_t row = index / packs_of_head / shape.heads / shape.tokens;
-  const T* const from = x + row * shape.batch_stride + token * shape.token_stride + head * shape.head_stride;
-  const float* const by = factors + token * shape.head_dim + in_head * Pack<T>::kSize;
-  const Pack<T> p = pack(from, in_head);
+TITAN_LANES void rotate_pack(const Rotation& shape, const Places& places, std::uint32_t index, const T* x,
+                             const float* factors, bool conjugate, T* out) {
+  const Place at = place_of(places, index);
+  const float* const by = factors + at.token * shape.head_dim + at.pack * Pack<T>::kSize;
+  const Pack<T> p = pack(head_at(shape, at, x), at.pack);
   Pack<T> o;
   for (int v = 0; v < Pack<T>::kSize; v += 2) {
     const float re = to_float(p.values[v]), im = to_float(p.values[v + 1]);
@@ -243,17 +295,15 @@ TITAN_LANES void rotate_pack(const Rotation& shape, std::int64_t index, const T*
 }
 
 // Rotates pack `index` of the heads' first halves with the same pack of their second halves. head_dim is a multiple of
-// two packs. Factors, products and sums are rounded to T.
+// two packs, and `places` are places_of_halves(). Factors, products and sums are rounded to T.
 template <typename T>
-TITAN_LANES void rotate_halves_pack(const Rotation& shape, std::int64_t index, const T* x, const float* factors,
-                                    bool conjugate, T* out) {
+TITAN_LANES void rotate_halves_pack(const Rotation& shape, const Places& places, std::uint32_t index, const T* x,
+                                    const float* factors, bool conjugate, T* out) {
+  const Place at = place_of(places, index);
   const std::int64_t packs_of_half = shape.head_dim / Pack<T>::kSize / 2;
-  const std::int64_t in_half = index % packs_of_half, head_of_all = index / packs_of_half;
-  const std::int64_t head = head_of_all % shape.heads, token = head_of_all / shape.heads % shape.tokens;
-  const std::int64_t row = head_of_all / shape.heads / shape.tokens;
-  const T* const from = x + row * shape.batch_stride + token * shape.token_stride + head * shape.head_stride;
-  const float* const by = factors + token * shape.head_dim + in_half * Pack<T>::kSize * 2;
-  const Pack<T> first = pack(from, in_half), second = pack(from, in_half + packs_of_half);
+  const T* const from = head_at(shape, at, x);
+  const float* const by = factors + at.token * shape.head_dim + at.pack * Pack<T>::kSize * 2;
+  const Pack<T> first = pack(from, at.pack), second = pack(from, at.pack + packs_of_half);
   Pack<T> a, b;
   for (int v = 0; v < Pack<T>::kSize; ++v) {
     const float one = to_float(first.values[v]), other = to_float(second.values[v]);
@@ -262,8 +312,9 @@ TITAN_LANES void rotate_halves_pack(const Rotation& shape, std::int64_t index, c
     a.values[v] = rounded<T>(to_float(rounded<T>(one * cos)) - to_float(rounded<T>(other * sin)));
     b.values[v] = rounded<T>(to_float(rounded<T>(other * cos)) + to_float(rounded<T>(one * sin)));
   }
-  pack(out, head_of_all * packs_of_half * 2 + in_half) = a;
-  pack(out, head_of_all * packs_of_half * 2 + packs_of_half + in_half) = b;
+  const std::int64_t to = at.head_of_all * packs_of_half * 2 + at.pack;
+  pack(out, to) = a;
+  pack(out, to + packs_of_half) = b;
 }
 
 // -------------------------------------------------------------------------------------------------------- SwiGLU

@@ -169,6 +169,33 @@ TEST(DeviceRotation, OfHalvesEqualsTheFormulaAtAnyStrides) {
     }
 }
 
+// Parts of a token, of several, of a row, of more than a row, and of all: [3, 11, 4, 16] is 8 packs per token.
+TEST(DeviceRotation, InPartsIsTheWholeToTheBit) {
+  const auto factors = make_factors(13, 16), x = randn({3, 11, 9, 16}, at::kBFloat16).slice(2, 4, 8);
+  const auto* const of_x = static_cast<const BFloat16Bits*>(x.const_data_ptr());
+  const auto* const by = static_cast<const float*>(factors.const_data_ptr());
+  const Rotation shape{3, 11, 4, 16, x.stride(0), x.stride(1), x.stride(2)};
+  const auto launch = host_launches().of_bfloat16;
+  for (const auto& [most, parts] : {std::pair{8, 33}, {23, 18}, {87, 6}, {88, 3}, {175, 3}, {176, 2}, {264, 1}}) {
+    const auto all = at::zeros({3, 11, 4, 16}, at::kBFloat16), halves = at::zeros_like(all);
+    const auto rotate_parts = [&](const auto& rotate, const at::Tensor& out) {
+      int found = 0;
+      const auto rotate_part = [&](const Rotation& part, const auto* from, const float* by_part, auto* to) {
+        ++found;
+        EXPECT_LE(places_of_all<BFloat16Bits>(part).count, static_cast<unsigned>(most));
+        rotate(part, from, by_part, false, to);
+      };
+      for_parts_of<BFloat16Bits>(shape, of_x, by, static_cast<BFloat16Bits*>(out.mutable_data_ptr()), rotate_part,
+                                 most);
+      EXPECT_EQ(found, parts) << most;
+    };
+    rotate_parts(launch.rotate, all);
+    rotate_parts(launch.rotate_halves, halves);
+    EXPECT_TRUE(all.equal(ops().rotate(x, factors, false))) << most;
+    EXPECT_TRUE(halves.equal(ops().rotate_halves(x, factors, false))) << most;
+  }
+}
+
 TEST(DeviceSwiglu, EqualsTheFormula) {
   for (const auto dtype : {at::kFloat, at::kBFloat16})
     for (const Matrix matrix : kMatrices) {
@@ -221,6 +248,9 @@ TEST(DeviceOperators, RefuseWhatIsNotInPacks) {
   EXPECT_FALSE(ops().swiglu(shifted, shifted).defined());
   EXPECT_FALSE(ops().rotate_halves(randn({1, 2, 2, 8}, at::kBFloat16), make_factors(2, 8), false).defined());
   EXPECT_FALSE(ops().rotate(randn({1, 2, 2, 12}, at::kBFloat16), make_factors(2, 12), false).defined());
+  // A token of 2^31 packs.
+  const auto huge = randn({1, 1, 1, 16}, at::kBFloat16).expand({1, 1, std::int64_t{1} << 30, 16});
+  EXPECT_FALSE(ops().rotate(huge, make_factors(1, 16), false).defined());
 }
 
 }  // namespace
