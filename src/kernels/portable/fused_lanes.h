@@ -51,11 +51,34 @@ TITAN_LANES float rounded<float>(float x) {
 }
 template <>
 TITAN_LANES BFloat16Bits rounded<BFloat16Bits>(float x) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  BFloat16Bits out;  // the instruction rounds as below; its NaN is 0x7FFF
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(out.bits) : "f"(x));
+  return out;
+#else
   if (x != x) return {0x7FC0};
   std::uint32_t bits;
   memcpy(&bits, &x, sizeof(bits));
   return {static_cast<std::uint16_t>((bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16)};
+#endif
 }
+
+// Returns x rounded to T, as a float. The instruction converts two numbers to the halves of a word: with 0 in the lower
+// half, the word is the float. The one that converts a single number belongs to a slower unit.
+template <typename T>
+TITAN_LANES float through(float x) {
+  return to_float(rounded<T>(x));
+}
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+template <>
+TITAN_LANES float through<BFloat16Bits>(float x) {
+  std::uint32_t bits;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(x), "f"(0.0F));
+  float out;
+  memcpy(&out, &bits, sizeof(out));
+  return out;
+}
+#endif
 
 template <typename T>
 TITAN_LANES const Pack<T>& pack(const T* values, std::int64_t index) {
@@ -307,10 +330,10 @@ TITAN_LANES void rotate_halves_pack(const Rotation& shape, const Places& places,
   Pack<T> a, b;
   for (int v = 0; v < Pack<T>::kSize; ++v) {
     const float one = to_float(first.values[v]), other = to_float(second.values[v]);
-    const float cos = to_float(rounded<T>(by[2 * v]));
-    const float sin = to_float(rounded<T>(conjugate ? -by[2 * v + 1] : by[2 * v + 1]));
-    a.values[v] = rounded<T>(to_float(rounded<T>(one * cos)) - to_float(rounded<T>(other * sin)));
-    b.values[v] = rounded<T>(to_float(rounded<T>(other * cos)) + to_float(rounded<T>(one * sin)));
+    const float cos = through<T>(by[2 * v]);
+    const float sin = through<T>(conjugate ? -by[2 * v + 1] : by[2 * v + 1]);
+    a.values[v] = rounded<T>(through<T>(one * cos) - through<T>(other * sin));
+    b.values[v] = rounded<T>(through<T>(other * cos) + through<T>(one * sin));
   }
   const std::int64_t to = at.head_of_all * packs_of_half * 2 + at.pack;
   pack(out, to) = a;
@@ -327,7 +350,7 @@ TITAN_LANES void swiglu_pack(std::int64_t index, const T* gate, const T* up, T* 
   Pack<T> o;
   for (int v = 0; v < Pack<T>::kSize; ++v) {
     const float x = to_float(g.values[v]);
-    o.values[v] = rounded<T>(to_float(rounded<T>(x * sigmoid(x))) * to_float(u.values[v]));
+    o.values[v] = rounded<T>(through<T>(x * sigmoid(x)) * to_float(u.values[v]));
   }
   pack(out, index) = o;
 }
@@ -339,8 +362,8 @@ TITAN_LANES void swiglu_backward_pack(std::int64_t index, const T* out_grad, con
   Pack<T> of_gate, of_up;
   for (int v = 0; v < Pack<T>::kSize; ++v) {
     const float x = to_float(g.values[v]), s = sigmoid(x), of_out = to_float(d.values[v]);
-    of_up.values[v] = rounded<T>(of_out * to_float(rounded<T>(x * s)));
-    const float of_silu = to_float(rounded<T>(of_out * to_float(u.values[v])));
+    of_up.values[v] = rounded<T>(of_out * through<T>(x * s));
+    const float of_silu = through<T>(of_out * to_float(u.values[v]));
     of_gate.values[v] = rounded<T>(of_silu * (s * (1.0F + x * (1.0F - s))));
   }
   pack(gate_grad, index) = of_gate;

@@ -156,6 +156,26 @@ TEST_F(CudaDevice, FusedOperatorsAreTheHosts) {
   kernels::use_fused_kernels(at::kCUDA, false);
 }
 
+// A device may have an instruction that rounds to bfloat16, where the host computes with integers. A sum of two numbers
+// is rounded in no other place. Pairs of random bits have ties, numbers below the smallest normal one, infinite numbers
+// and NaN.
+TEST_F(CudaDevice, RoundsToBFloat16AsTheHost) {
+  kernels::use_fused_kernels(at::kCUDA, true);
+  const device::DeviceOperators host(c10::DeviceType::CPU, device::host_launches());
+  at::manual_seed(8);
+  const auto make = [] { return at::randint(-32768, 32768, {256, 4096}, at::kShort).view(at::kBFloat16); };
+  const auto x = make(), near = x * (1 + at::randn({256, 4096}) / 256).to(at::kBFloat16), far = make();
+  const auto weight = at::ones({4096}, at::kBFloat16);
+  EXPECT_TRUE(x.isnan().any().item<bool>() && x.isinf().any().item<bool>());
+  for (const auto& y : {near, -near, far}) {
+    const auto expected = std::get<0>(host.add_rms_norm(x, y, weight, 1e-5));
+    const auto found = std::get<0>(ops::add_rms_norm(x.to(device_), y.to(device_), weight.to(device_), 1e-5)).cpu();
+    EXPECT_TRUE(found.isnan().equal(expected.isnan()));
+    EXPECT_TRUE(found.nan_to_num(0, INFINITY, -INFINITY).equal(expected.nan_to_num(0, INFINITY, -INFINITY)));
+  }
+  kernels::use_fused_kernels(at::kCUDA, false);
+}
+
 // Output and gradients of attention in float64, by the formula, and for each the sum of its terms' absolute values, to
 // which rounding errors are relative. q [B, H, N, E], k and v [B, K, S, E]; query i sees the keys up to i + offset.
 struct Attended {
