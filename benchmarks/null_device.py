@@ -2,12 +2,14 @@
 
     TITAN_PEER_PYTHON=PYTHON .venv/bin/python benchmarks/null_device.py [--ranks 2] [--json FILE] [MODE ...]
 
-Needs a build with a CUDA toolkit and tests (build/release/libtitan_null_cuda.so, tests/support/null_cuda/) and, for the
-peer's rows, TorchTitan 0.2.2 with the CUDA wheel of torch. Both run the wheel's own CUDA code and ProcessGroupNCCL: each
-kernel, copy, wait and collective counts that reaches CUDA's or NCCL's functions, and the memory is what the caching
-allocator took from the device. The blocks are Llama 3.1 8B's, the sequence has 8,192 tokens. What a step asks for is half the
-difference between four steps and two, and a block has half the difference between four blocks and two. Nothing here is
-a time. A MODE is the start of a row's name; without one, all rows are measured.
+Needs a build with a CUDA toolkit and tests (build/release/libtitan_null_cuda.so and libtitan_operator_bytes.so,
+tests/support/) and, for the peer's rows, TorchTitan 0.2.2 with the CUDA wheel of torch. Both run the wheel's own CUDA
+code and ProcessGroupNCCL: each kernel, copy, wait and collective counts that reaches CUDA's or NCCL's functions, and
+the memory is what the caching allocator took from the device. Bytes are those of the tensors that operators read and
+write, the optimizer's too, once for each operator; --json lists them by operator. The blocks are Llama 3.1 8B's, the
+sequence has 8,192 tokens. What a step asks for is half the difference between four steps and two, and a block has half
+the difference between four blocks and two. Nothing here is a time. A MODE is the start of a row's name; without one, all
+rows are measured.
 """
 import argparse
 import dataclasses
@@ -18,8 +20,9 @@ import shutil
 
 import common
 import titan_pair
-from common import harness
+from common import MIB, harness
 
+BUILD = harness.ROOT / "build/release"
 ARGS = {"dim": 4096, "n_heads": 32, "n_kv_heads": 8, "ffn_dim_multiplier": 1.3, "multiple_of": 1024, "vocab_size": 128256, "rope_theta": 500000}
 SEQUENCE = 8192
 FULL = ["--activation_checkpoint.mode", "full"]
@@ -36,6 +39,10 @@ MODES = {
 }
 COLLECTIVES = ("ncclAllGather", "ncclReduceScatter", "ncclAllReduce", "ncclBroadcast", "ncclSend", "ncclRecv")
 COPIES = ("cudaMemcpyAsync", "cudaMemsetAsync")
+COLUMNS = (
+    *("mode", "kernels per block", "beside", "copies per block", "beside", "collectives per block", "beside"),
+    *("waits of the host per step", "MiB read and written per block", "beside", "GiB of memory, 2 blocks", "MiB of memory per block"),
+)
 PROGRAMS = {"ours": "titan-train", "theirs": "TorchTitan eager"}
 
 
@@ -47,16 +54,20 @@ class Counts:
     copies: float
     collectives: float
     waits: float
+    outside: float  # kernels and copies that no operator launched, so that their bytes are missing
+    moved: float  # bytes that operators read and write
     peak: float = 0
 
     def minus(self, other, divisor):
         return Counts(*((a - b) / divisor for a, b in zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)))
 
 
-def counts_of(trace):
+def counts_of(trace, outside, operators):
     calls = trace["calls"]
     of = lambda names: sum(calls.get(name, 0) for name in names)  # noqa: E731
-    return Counts(trace["num_launches"], of(COPIES), of(COLLECTIVES), sum(trace["waits"].values()), max(trace["peak_bytes"]))
+    waits = sum(trace["waits"].values())
+    asked = trace["num_launches"], of(COPIES), of(COLLECTIVES), waits
+    return Counts(*asked, outside, sum(operators.values()), max(trace["peak_bytes"]))
 
 
 def command_of(side, pair, ranks, words):
@@ -67,10 +78,11 @@ def command_of(side, pair, ranks, words):
 
 
 def run(side, pair, folder, ranks, layers, steps, words):
-    """Trains on null devices. Returns the counts of rank 0's process that trained."""
+    """Trains on null devices. Returns the counts of rank 0's process that trained, and its bytes by operator."""
     shutil.rmtree(folder, ignore_errors=True)
-    trace = folder / "trace"
+    trace, operators = folder / "trace", folder / "operators"
     trace.mkdir(parents=True)
+    operators.mkdir()
     job = folder / "job.toml"
     job.write_text(titan_pair.JOB.format(data=pair.data, batch=1, sequence=SEQUENCE, steps=steps, dtype="bfloat16"))
     args = ARGS | {"n_layers": layers}
@@ -78,7 +90,9 @@ def run(side, pair, folder, ranks, layers, steps, words):
     if side == "ours":
         words += ["--training.device", "cuda"] + [word for key, value in args.items() for word in (f"--model.args.{key}", value)]
     env = {
-        "LD_PRELOAD": str(harness.ROOT / "build/release/libtitan_null_cuda.so"),
+        "LD_PRELOAD": str(BUILD / "libtitan_null_cuda.so"),
+        "NULL_CUDA_OBSERVER": str(BUILD / "libtitan_operator_bytes.so"),
+        "NULL_CUDA_OPERATORS": str(operators),
         "NULL_CUDA_READ": "zeros",
         "NULL_CUDA_MOVED": "0",
         "NULL_CUDA_TRACE": str(trace),
@@ -92,16 +106,23 @@ def run(side, pair, folder, ranks, layers, steps, words):
     code = started.wait(300)
     harness.expect(code == 0, f"{PROGRAMS[side]}: exit code {code}\n{started.tail(40)}")
     found = [json.loads(path.read_text()) for path in trace.glob("*.json")]
-    return counts_of(max((each for each in found if each["rank"] == 0), key=lambda each: each["num_launches"]))
+    trained = max((each for each in found if each["rank"] == 0), key=lambda each: each["num_launches"])
+    counted = json.loads((operators / f"operator_bytes.0.{trained['pid']}.json").read_text())
+    moved = {name: of["read"] + of["written"] for name, of in counted["operators"].items()}
+    return counts_of(trained, counted["outside"], moved), moved
 
 
 def measure(side, pair, folder, ranks, words):
-    """Returns the counts of a step of two blocks, and of one block."""
-    steps = {}
+    """Returns the counts of a step of two blocks, and of one block, and its bytes by operator."""
+    steps, operators = {}, {}
     for layers in (2, 4):
-        two, four = (run(side, pair, folder / f"{layers}-{n}", ranks, layers, n, words) for n in (2, 4))
+        (two, of_two), (four, of_four) = (run(side, pair, folder / f"{layers}-{n}", ranks, layers, n, words) for n in (2, 4))
         steps[layers] = dataclasses.replace(four.minus(two, 2), peak=four.peak)
-    return steps[2], steps[4].minus(steps[2], 2)
+        outside = steps[layers].outside
+        harness.expect(outside == 0, f"no operator launched {outside} kernels of a step: their bytes are missing")
+        operators[layers] = {name: (of_four[name] - of_two.get(name, 0)) / 2 for name in of_four}
+    by_operator = {name: (value - operators[2].get(name, 0)) / 2 for name, value in operators[4].items()}
+    return steps[2], steps[4].minus(steps[2], 2), {name: value for name, value in by_operator.items() if value}
 
 
 def number(value):
@@ -111,8 +132,8 @@ def number(value):
 def row(name, step, block):
     rest = step.minus(Counts(*(2 * value for value in dataclasses.astuple(block))), 1)
     cells = [block.kernels, rest.kernels, block.copies, rest.copies, block.collectives, rest.collectives, step.waits]
-    memory = [step.peak / (1 << 30), block.peak / (1 << 20)]
-    return f"| {name} | {' | '.join(map(number, cells))} | {memory[0]:.2f} | {memory[1]:.0f} |"
+    of_memory = [f"{block.moved / MIB:,.0f}", f"{rest.moved / MIB:,.0f}", f"{step.peak / 1024 / MIB:.2f}", f"{block.peak / MIB:.0f}"]
+    return f"| {name} | {' | '.join([*map(number, cells), *of_memory])} |"
 
 
 def main():
@@ -123,9 +144,9 @@ def main():
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
     python = os.environ.get("TITAN_PEER_PYTHON")
-    pair = titan_pair.Pair(harness.ROOT / "build/release/titan-train", python, options.work, options.work / "null_device")
-    print("| mode | kernels per block | beside | copies per block | beside | collectives per block | beside | waits of the host per step | GiB, 2 blocks | MiB per block |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+    pair = titan_pair.Pair(BUILD / "titan-train", python, options.work, options.work / "null_device")
+    print(f"| {' | '.join(COLUMNS)} |")
+    print(f"|{' --- |' * len(COLUMNS)}")
     results = {}
     for mode, (words, who) in MODES.items():
         if options.modes and not any(mode.startswith(start) for start in options.modes):
@@ -134,9 +155,10 @@ def main():
         for side, program in PROGRAMS.items():
             if who not in ("both", side) or (side == "theirs" and not python):
                 continue
-            step, block = measure(side, pair, pair.folder / side, ranks, words)
+            step, block, operators = measure(side, pair, pair.folder / side, ranks, words)
             print(row(f"{program}, {mode}", step, block), flush=True)
-            results[f"{program}, {mode}"] = {"step of two blocks": dataclasses.asdict(step), "block": dataclasses.asdict(block)}
+            counts = {"step of two blocks": dataclasses.asdict(step), "block": dataclasses.asdict(block)}
+            results[f"{program}, {mode}"] = counts | {"bytes of a block by operator": operators}
     if options.json:
         options.json.write_text(json.dumps(results, indent=1))
 

@@ -12,6 +12,7 @@
 #include "tests/support/null_cuda/device_memory.h"
 #include "tests/support/null_cuda/errors.h"
 #include "tests/support/null_cuda/kernels.h"
+#include "tests/support/null_cuda/observer.h"
 #include "tests/support/null_cuda/settings.h"
 #include "tests/support/null_cuda/streams.h"
 #include "tests/support/null_cuda/trace.h"
@@ -59,6 +60,7 @@ void hang() {
 }  // namespace
 
 void titan_null::launch(const char* kernel, Stream& stream) {
+  note_work();
   const long number = count_launch(kernel);
   if (is_faulty("kill", number)) ::kill(::getpid(), SIGKILL);
   if (is_faulty("illegal_access", number)) fail_device(cudaErrorIllegalAddress);

@@ -5,6 +5,7 @@
 
 #include "tests/support/null_cuda/device_memory.h"
 #include "tests/support/null_cuda/errors.h"
+#include "tests/support/null_cuda/observer.h"
 #include "tests/support/null_cuda/settings.h"
 #include "tests/support/null_cuda/streams.h"
 #include "tests/support/null_cuda/trace.h"
@@ -20,6 +21,7 @@ cudaError_t copy(void* to, const void* from, std::size_t size, Stream& stream, c
   const bool is_read = source == Kind::kDevice && target != Kind::kDevice;
   const bool is_within = source == Kind::kDevice && target == Kind::kDevice;
   if (is_within) size = std::min(size, settings().moved);
+  note_work();
   count_call(function);
   if (is_staged) count_wait("copy of pageable memory");
   stream.run([=] {
@@ -123,6 +125,7 @@ cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_
 }
 
 cudaError_t cudaMemsetAsync(void* address, int value, size_t size, cudaStream_t stream) {
+  note_work();
   count_call("cudaMemsetAsync");
   stream_of(stream).run([=] { fill(address, value, size); });
   return result(cudaSuccess);

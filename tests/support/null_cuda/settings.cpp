@@ -46,6 +46,7 @@ Settings read_settings() {
   if (read != "memory" && read != "zeros") refuse("NULL_CUDA_READ", read);
   found.reads_zeros = read == "zeros";
   found.trace_folder = text_of("NULL_CUDA_TRACE", "");
+  found.observer = text_of("NULL_CUDA_OBSERVER", "");
   const std::string capability = text_of("NULL_CUDA_CAPABILITY", "9.0");
   if (std::sscanf(capability.c_str(), "%d.%d", &found.major, &found.minor) != 2)
     refuse("NULL_CUDA_CAPABILITY", capability);

@@ -19,6 +19,7 @@
 //   NULL_CUDA_MACHINE     number of the machine that the devices are of (0): those of two machines differ, though they
 //                         have the same numbers there
 //   NULL_CUDA_TRACE       folder that gets null_cuda.RANK.PID.json from each process that used a device
+//   NULL_CUDA_OBSERVER    library that is opened in each process that uses a device (observer.h); empty: none
 //   NULL_CUDA_FAULT       rules with ';' between them, each a kind, and words key=value in any order:
 //
 //     illegal_access launch=N    the Nth kernel launch, and every call after it, fails with an illegal memory access
@@ -45,6 +46,7 @@ struct Settings {
   std::size_t moved = ~std::size_t{0};  // most bytes of a copy within devices, or of a rank in a collective
   bool reads_zeros = false;             // instead of what the memory of a device holds
   std::string trace_folder;             // empty if nothing is traced
+  std::string observer;                 // a library's path; empty if there is none
 };
 
 // Returns the settings of the environment, which is read once.

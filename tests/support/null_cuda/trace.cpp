@@ -13,6 +13,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "tests/support/null_cuda/observer.h"
 #include "tests/support/null_cuda/settings.h"
 
 namespace titan_null {
@@ -113,8 +114,11 @@ void write_trace() {
 
 namespace {
 
-// Writes the trace of a process that ends by returning from main() or by exit().
-__attribute__((destructor)) void at_exit() { write_trace(); }
+// Writes the counts of a process that ends by returning from main() or by exit().
+__attribute__((destructor)) void at_exit() {
+  write_trace();
+  end_observer();
+}
 
 }  // namespace
 }  // namespace titan_null
@@ -122,6 +126,7 @@ __attribute__((destructor)) void at_exit() { write_trace(); }
 // Programs whose threads still run end by _exit(), which runs no destructors.
 extern "C" void _exit(int status) {
   titan_null::write_trace();
+  titan_null::end_observer();
   static const auto real = reinterpret_cast<void (*)(int)>(::dlsym(RTLD_NEXT, "_exit"));
   real(status);
   __builtin_unreachable();
