@@ -76,7 +76,8 @@ install(DIRECTORY examples DESTINATION .)
 
 install(DIRECTORY configs DESTINATION .)
 install(DIRECTORY deploy DESTINATION . USE_SOURCE_PERMISSIONS)
-install(PROGRAMS scripts/gpu_check.sh scripts/gpu_check_runs.sh scripts/gpu_check_rows.py DESTINATION scripts)
+install(PROGRAMS scripts/gpu_check.sh scripts/gpu_check_ranks.sh scripts/gpu_check_runs.sh scripts/gpu_check_rows.py
+        DESTINATION scripts)
 install(
   DIRECTORY tests/reference
   DESTINATION tests

@@ -240,7 +240,7 @@ def processor():
 
 def read_results(results):
     """Reads the folder RESULTS: gpus and version (text), checks (passed|FAILED, seconds, name, found; tabs between),
-    left_out (lines), runs/ (RUN.json)."""
+    skipped (name, reason; a tab between), runs/ (RUN.json)."""
     results = pathlib.Path(results)
     lines = lambda name: [line for line in (results / name).read_text().splitlines() if line]  # noqa: E731
     checks = [line.split("\t", 3) for line in lines("checks")]
@@ -254,7 +254,7 @@ def read_results(results):
             {"name": name, "passed": word == "passed", "seconds": int(took), "found": what}
             for word, took, name, what in checks
         ],
-        "left_out": lines("left_out"),
+        "skipped": [dict(zip(("name", "reason"), line.split("\t", 1))) for line in lines("skipped")],
         "runs": {file.stem: json.loads(file.read_text()) for file in runs},
     }
 
@@ -267,7 +267,7 @@ def report(path, results):
 def table(results):
     content = read_results(results)
     print(f"\n{content['date']}  {'; '.join(content['hardware']['gpus'])}  {content['program']}")
-    width = max((len(check["name"]) for check in content["checks"]), default=0)
+    width = max((len(check["name"]) for check in [*content["checks"], *content["skipped"]]), default=0)
     print(f"{'result':<8} {'s':>4}  {'check':<{width}}  found")
     for check in content["checks"]:
         # Several findings of a check, one below the other.
@@ -275,8 +275,8 @@ def table(results):
         print(f"{'passed' if check['passed'] else 'failed':<8} {check['seconds']:>4}  {check['name']:<{width}}  {first}")
         for other in others:
             print(f"{'':<{width + 15}}  {other}")
-    for text in content["left_out"]:
-        print(f"left out       {text}")
+    for check in content["skipped"]:
+        print(f"{'skipped':<13}  {check['name']:<{width}}  {check['reason']}")
     return True
 
 

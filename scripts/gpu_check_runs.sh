@@ -1,10 +1,11 @@
-# The checks of scripts/gpu_check.sh and the runs that they are made of. gpu_check.sh reads this file after it has set
-# here, program, device_test, python, peer, only, work, results and running.
+# This file has the checks of scripts/gpu_check.sh and the runs that they are made of; gpu_check_ranks.sh has those of
+# several ranks. gpu_check.sh reads it after it has set here, program, device_test, python, peer, only, work, results
+# and running.
 # shellcheck shell=bash disable=SC2154,SC2034
 
 # ------------------------------------------------------------------------------------------------ counting and time
 
-passed=0 failed=0
+passed=0 failed=0 skipped=0
 # A process has ten more seconds to end after its time is up, so the total is less than ten minutes.
 allowed_seconds=580
 # Tests set TITAN_TIME_SCALE, because they may run on a busy machine.
@@ -18,7 +19,7 @@ check() {
   shift 2
   [[ -z $only || $name =~ $only ]] || return 0
   if ((SECONDS >= end)); then
-    leave_out "$name (the ten minutes are over)"
+    skip "$name" "the ten minutes are over"
     return
   fi
   deadline=$((started + limit < end ? started + limit : end))
@@ -26,11 +27,11 @@ check() {
     passed=$((passed + 1))
     echo "ok     $name"
   elif ((SECONDS >= deadline && deadline == end)); then
-    leave_out "$name (the ten minutes were over before its end)"
+    skip "$name" "the ten minutes were over before its end"
     return
   elif ((SECONDS >= deadline)) && [[ $name == compute-sanitizer* ]]; then
     # Slowness under the sanitizer says nothing about the program.
-    leave_out "$name (it needs more than $limit seconds)"
+    skip "$name" "needs more than $limit seconds"
     return
   else
     failed=$((failed + 1)) word=FAILED
@@ -42,9 +43,12 @@ check() {
   printf '%s\t%s\t%s\t%s\n' "$word" $((SECONDS - started)) "$name" "$found" >>"$results/checks"
 }
 
-leave_out() {
-  echo "left out: $1"
-  echo "$1" >>"$results/left_out"
+# skip NAME REASON: a check that cannot be made here is in the table and the report, too.
+skip() {
+  [[ -z $only || $1 =~ $only ]] || return 0
+  skipped=$((skipped + 1))
+  echo "skipped $1: $2"
+  printf '%s\t%s\n' "$1" "$2" >>"$results/skipped"
 }
 
 # Every process of a check runs under this, which ends it and all that it started when the check's time is up. It is
@@ -92,20 +96,23 @@ train() {
 }
 
 train_and_fall() { train "$1" "$2" --training.steps 60 "${@:3}" && rows falls 60 "$work/$2"; }
-share_gpu() { TITAN_DEVICE_COMM=gloo "$@"; }
 
 few=(--training.steps 10 --training.local_batch_size 2)
 fp32=(--training.mixed_precision_param float32)
 
 # Deterministic runs: the same bits again, also with blocking launches, where streams cannot get out of order.
-deterministic() { CUBLAS_WORKSPACE_CONFIG=:4096:8 train 1 "$1" --debug.deterministic=true "${@:2}"; }
+# deterministic RANKS NAME [words]
+deterministic() { CUBLAS_WORKSPACE_CONFIG=:4096:8 train "$1" "$2" --debug.deterministic=true "${@:3}"; }
 same_bits() {
   rows same "$work/$1" "$work/$2" && return
   "$program" compare "$work/$1" "$work/$2"
   return 1
 }
-repeat() { deterministic again-a "${few[@]}" && deterministic again-b "${few[@]}" && same_bits again-a again-b; }
-blocking() { CUDA_LAUNCH_BLOCKING=1 deterministic blocking "${few[@]}" && same_bits blocking again-a; }
+# repeat RANKS NAME [words]
+repeat() {
+  deterministic "$1" "$2-a" "${few[@]}" "${@:3}" && deterministic "$1" "$2-b" "${few[@]}" "${@:3}" && same_bits "$2-a" "$2-b"
+}
+blocking() { CUDA_LAUNCH_BLOCKING=1 deterministic 1 blocking "${few[@]}" && same_bits blocking again-a; }
 
 # In fp32 a device and a CPU differ in the order of sums, some 1e-7 relative per operation; AdamW divides by the root
 # of a squared gradient and amplifies that over ten steps. A missing shard or factor moves a loss by 1e-2 and more.
@@ -118,14 +125,14 @@ make_seed() {
   make_words 1 seed --training.device cpu --checkpoint.enable=true --checkpoint.create_seed_checkpoint=true
   within "$program" "${words[@]}"
 }
+# as_on_cpu RANKS NAME [words]
 as_on_cpu() {
-  local ranks=$1 name=$2 words on_gpu=(train)
+  local ranks=$1 name=$2 words
   shift 2
-  ((ranks == 1)) || on_gpu=(share_gpu train)
   make_seed || return 1
   make_words "$ranks" "$name-cpu" --training.device cpu "${few[@]}" "${fp32[@]}" "${from_one_seed[@]}" "$@"
   within "$program" "${words[@]}" || return 1
-  "${on_gpu[@]}" "$ranks" "$name" "${few[@]}" "${fp32[@]}" "${from_one_seed[@]}" "$@" &&
+  train "$ranks" "$name" "${few[@]}" "${fp32[@]}" "${from_one_seed[@]}" "$@" &&
     rows close $device_tolerance "$work/$name" "$work/$name-cpu"
 }
 
@@ -138,7 +145,6 @@ documents=(--model.flavor debugmodel_varlen_attn "${inputs[@]}")
 validation=(--validation.enable=true --validation.dataset text --validation.dataset_path assets/corpus/validation
   --validation.freq 5 --validation.steps 4 --validation.local_batch_size 2 --validation.seq_len 256)
 own_kernels=(--cuda.kernels own)
-tensor_parallel=(--parallelism.tensor_parallel_degree 2 --validation.prompts=) # prompts need a model on one rank
 
 offload() {
   train 1 kept "${few[@]}" "${fp32[@]}" && train 1 offload "${few[@]}" "${fp32[@]}" --training.enable_cpu_offload=true &&
@@ -148,8 +154,8 @@ offload() {
 # A trace shows what the device did, and a snapshot its memory; losses equal those of a run without either.
 profile() {
   local profiling=(--profiling.enable_profiling=true --profiling.profile_freq 4 --profiling.enable_memory_snapshot=true)
-  [[ -s $work/again-a/metrics.jsonl ]] || deterministic again-a "${few[@]}" || return 1
-  deterministic profiled "${few[@]}" "${profiling[@]}" && same_bits profiled again-a && rows profiled 4 "$work/profiled"
+  [[ -s $work/again-a/metrics.jsonl ]] || deterministic 1 again-a "${few[@]}" || return 1
+  deterministic 1 profiled "${few[@]}" "${profiling[@]}" && same_bits profiled again-a && rows profiled 4 "$work/profiled"
 }
 
 # These 46M parameters are enough that an asynchronous save is still copying while the next step computes, and few
@@ -157,16 +163,17 @@ profile() {
 middle=("${few[@]}" --training.seq_len 512 --model.args.dim 768 --model.args.n_layers 6 --model.args.n_heads 12
   --debug.checksum_freq 5)
 # A run that saves after step 5, and one that resumes from there, have the losses of a run that did neither, to the bit.
+# resume RANKS MODE
 resume() {
-  local mode=$1 saved=$work/saved-$1/checkpoint status
-  [[ -s $work/whole/metrics.jsonl ]] || deterministic whole "${middle[@]}" || return 1
-  deterministic "saved-$mode" "${middle[@]}" --checkpoint.enable=true --checkpoint.interval 5 \
-    --checkpoint.async_mode "$mode" --checkpoint.last_save_model_only=true && same_bits "saved-$mode" whole &&
-    deterministic "resumed-$mode" "${middle[@]}" --checkpoint.enable=true --checkpoint.load_only=true \
-      --checkpoint.initial_load_path "$saved/step-5" --checkpoint.initial_load_model_only=false &&
-    rows begins 6 "$work/resumed-$mode" && same_bits "resumed-$mode" whole
+  local ranks=$1 mode=$2 whole=whole-$1 saved=saved-$1-$2 resumed=resumed-$1-$2 status
+  [[ -s $work/$whole/metrics.jsonl ]] || deterministic "$ranks" "$whole" "${middle[@]}" || return 1
+  deterministic "$ranks" "$saved" "${middle[@]}" --checkpoint.enable=true --checkpoint.interval 5 \
+    --checkpoint.async_mode "$mode" --checkpoint.last_save_model_only=true && same_bits "$saved" "$whole" &&
+    deterministic "$ranks" "$resumed" "${middle[@]}" --checkpoint.enable=true --checkpoint.load_only=true \
+      --checkpoint.initial_load_path "$work/$saved/checkpoint/step-5" --checkpoint.initial_load_model_only=false &&
+    rows begins 6 "$work/$resumed" && same_bits "$resumed" "$whole"
   status=$?
-  rm -rf "$saved"
+  rm -rf "$work/$saved/checkpoint"
   return $status
 }
 
@@ -199,9 +206,10 @@ ours=("${sizes[@]}" --validation.prompts=)
 
 # Reading a step's numbers waits for the device, which would hide a missing order, so only steps 1, 10 and 20 are logged.
 # Whatever went wrong before shows in the checksums of all gradients and weights of step 20.
+# bits RANKS NAME [words]
 bits() {
-  local name=1b-$1 words=("${large[@]}" "${ours[@]}" --metrics.log_freq 10 --debug.checksum_freq 20 "${@:2}")
-  deterministic "$name" "${words[@]}" && CUDA_LAUNCH_BLOCKING=1 deterministic "$name-blocking" "${words[@]}" &&
+  local name=1b-$2 words=("${large[@]}" "${ours[@]}" --metrics.log_freq 10 --debug.checksum_freq 20 "${@:3}")
+  deterministic "$1" "$name" "${words[@]}" && CUDA_LAUNCH_BLOCKING=1 deterministic "$1" "$name-blocking" "${words[@]}" &&
     same_bits "$name" "$name-blocking"
 }
 recomputation() { same_bits 1b-full 1b-plain && same_bits 1b-by-operator 1b-plain; }
@@ -246,14 +254,34 @@ writes() {
   return $status
 }
 
-# A run that cannot fit and ignores the forecast ends with exit code 1, the step and what to change.
-out_of_memory() {
-  local words status
-  make_words 1 too-large --training.device cuda "${large[@]}" "${ours[@]}" --training.local_batch_size 64 --no-preflight
-  within "$program" "${words[@]}" >"$work/too-large.log" 2>&1
+# ends_with CODE RANKS NAME TEXT [words]: true if a run ends with this exit code, says the TEXT (a regular expression),
+# and no process of it is left.
+ends_with() {
+  local code=$1 ranks=$2 name=$3 text=$4 words status
+  make_words "$ranks" "$name" --training.device cuda "${@:5}"
+  within "$program" "${words[@]}" >"$work/$name.log" 2>&1
   status=$?
-  grep 'out of memory' "$work/too-large.log" | sed 's/^[^:]*: */found: /' | head -n 1
-  ((status == 1)) && grep -q 'out of memory in step 1: there is no room for .*local_batch_size' "$work/too-large.log"
+  tail -n 30 "$work/$name.log"
+  echo "found: exit code $status"
+  grep -oE "$text" "$work/$name.log" | sed 's/^/found: /' | head -n 1
+  ((status == code)) && grep -qE "$text" "$work/$name.log" && none_left "$name"
+}
+
+# The command line of every rank names the run's folder. A process that has ended and is not waited for has none.
+none_left() {
+  local file words status=0
+  for file in /proc/[0-9]*/cmdline; do
+    mapfile -d '' words <"$file" || continue # it ended meanwhile
+    [[ " ${words[*]} " != *" $work/$1 "* ]] || { echo "found: still there: ${file//[!0-9]/}"; status=1; }
+  done 2>/dev/null
+  return $status
+}
+
+# A run that cannot fit and ignores the forecast ends with exit code 1, the step and what to change.
+# out_of_memory RANKS
+out_of_memory() {
+  ends_with 1 "$1" "too-large-$1" 'out of memory in step 1: there is no room for .*local_batch_size' "${large[@]}" "${ours[@]}" \
+    --training.local_batch_size 64 --no-preflight
 }
 
 # beside_torchtitan NAME [words]: the same steps on the same tokens. Speed and memory do not depend on the weights, and

@@ -68,19 +68,19 @@ def write_script(path, text):
     path.chmod(0o755)
 
 
-def make_folder(context):
-    """Makes a folder like an installed one, and a PATH on which nvidia-smi shows one GPU."""
+def make_folder(context, program=ON_CPU, gpus=1):
+    """Makes a folder like an installed one with this text as its program, and a PATH on which nvidia-smi shows the GPUs."""
     tree = context.folder / "tree"
     (tree / "lib").mkdir(parents=True)
     (tree / "lib/libtitan_engine.so").touch()
     for name in ("assets", "configs", "scripts"):
         (tree / name).symlink_to(ROOT / name)
-    write_script(tree / "bin/titan-train", ON_CPU.replace("PROGRAM", str(context.program)))
+    write_script(tree / "bin/titan-train", program.replace("PROGRAM", str(context.program)))
     write_script(tree / "tests/cuda_device_test", DEVICE_TEST)
     (tree / "tests/reference").symlink_to(ROOT / "tests/reference")
     write_script(context.folder / "python", PYTHON.replace("PROGRAM", str(VENV / "python")))
     write_script(context.folder / "peer", PEER)
-    write_script(context.folder / "path/nvidia-smi", "#!/bin/sh\necho 'A simulated GPU, 1.0, 1 MiB'\n")
+    write_script(context.folder / "path/nvidia-smi", "#!/bin/sh\n" + "echo 'A simulated GPU, 1.0, 1 MiB'\n" * gpus)
     return tree
 
 
@@ -103,6 +103,17 @@ MUST_FAIL = {
 MAY_FAIL = {"one rank: parameters, gradients and optimizer state on the host", "1B, own kernels: speed and memory"}
 
 
+def check_sums(job, content):
+    """Checks that the last line, the lines of checks, the rows of the table and the report count the same checks."""
+    results = [row["passed"] for row in content["checks"]]
+    expected = [sum(results), len(results) - sum(results), len(content["skipped"])]
+    last = re.fullmatch(r"(\d+) passed, (\d+) failed, (\d+) skipped", job.text().splitlines()[-1])
+    expect(last and [*map(int, last.groups())] == expected, f"the last line is not {expected}\n{job.tail()}")
+    lines = re.findall(r"^(?:ok    |FAILED|skipped) \S", job.text(), re.M)
+    table = re.findall(r"^(?:(?:passed|failed) +\d+|skipped     )  ", job.text(), re.M)
+    expect(len(lines) == len(table) == sum(expected), f"{len(lines)} lines and {len(table)} rows for {expected}")
+
+
 @case(240, tier="wide")
 def gpu_check_counts_and_reports(context):
     """Each check is one line, a skipped device case and impossible comparisons count as failed, and table and report agree."""
@@ -119,13 +130,10 @@ def gpu_check_counts_and_reports(context):
     for part, number in (("the CPU's losses", 10), ("1B", 15), ("resume", 2), ("compute-sanitizer", 4), ("device: Works", 1)):
         names = [name for name in results if part in name]
         expect(len(names) == number, f"the checks with '{part}' are {names}, expected {number}")
-    passed, failed = map(int, re.fullmatch(r"(\d+) passed, (\d+) failed", job.text().splitlines()[-1]).groups())
-    expect((passed, failed) == (sum(results.values()), len(results) - sum(results.values())), f"last line says {passed}, {failed}; report {results}")
-    lines = re.findall(r"^(?:ok    |FAILED) ", job.text(), re.M)
-    table = re.findall(r"^(?:passed|failed) +\d+  ", job.text(), re.M)
-    expect(len(lines) == len(table) == len(results), f"{len(lines)} lines and {len(table)} rows for {len(results)} checks")
+    check_sums(job, content)
     expect(content["hardware"]["gpus"] == ["A simulated GPU, 1.0, 1 MiB"] and content["date"], f"report: {content}")
-    expect([text[:20] for text in content["left_out"]] == ["training on two GPUs"], f"left out: {content['left_out']}")
+    skipped = [(row["name"].split(" over ")[0], row["reason"]) for row in content["skipped"]]
+    expect(set(skipped) == {(f"{word} GPUs", f"needs {n} GPUs") for n, word in ((2, "two"), (4, "four"), (8, "eight"))}, f"skipped: {skipped}")
     runs = content["runs"]
     expect(runs["one"]["memory_peak_bytes"] > 0 and runs["1b-plain"]["peak_over_prediction"] > 1.053, f"runs: {runs}")
     ratio = runs["1b-torchtitan-compiled"]["ours_over_theirs"]["tokens_per_second"]
@@ -135,7 +143,7 @@ def gpu_check_counts_and_reports(context):
 # Sets what gpu_check.sh sets before it reads gpu_check_runs.sh, and makes one check of each kind that runs out of time.
 OUT_OF_TIME = """
 here=$1 work=$2 results=$2 program=false device_test=false python=false peer='' only='' running=''
-touch "$results/checks" "$results/left_out"
+touch "$results/checks" "$results/skipped"
 . "$here/scripts/gpu_check_runs.sh"
 check 20 "in time" within true
 only='^cut' && check 20 "not named by --only" false && only=''
@@ -144,7 +152,7 @@ check 1 "compute-sanitizer: too slow" within sleep 60
 end=$((SECONDS + 5)) # more than one, which may pass before the check begins
 check 60 "cut" within sleep 60
 check 60 "not begun" within true
-echo "$passed passed, $failed failed"
+echo "$passed passed, $failed failed, $skipped skipped"
 """
 
 
@@ -155,14 +163,14 @@ def gpu_check_stops_what_hangs(context):
     command = ["bash", "-c", OUT_OF_TIME, "check", ROOT, context.folder]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, "TITAN_TIME_SCALE": "1"})
     expect(done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}{done.stderr}")
-    expect(done.stdout.splitlines()[-1] == "1 passed, 1 failed", done.stdout)
+    expect(done.stdout.splitlines()[-1] == "1 passed, 1 failed, 3 skipped", done.stdout)
     for line in (
         "ok     in time",
         "FAILED too slow: within sleep 60",
         "  | found: stopped after 1 seconds",
-        "left out: compute-sanitizer: too slow (it needs more than 1 seconds)",
-        "left out: cut (the ten minutes were over before its end)",
-        "left out: not begun (the ten minutes are over)",
+        "skipped compute-sanitizer: too slow: needs more than 1 seconds",
+        "skipped cut: the ten minutes were over before its end",
+        "skipped not begun: the ten minutes are over",
     ):
         expect(line in done.stdout.splitlines(), f"no line '{line}' in\n{done.stdout}")
 
