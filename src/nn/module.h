@@ -23,6 +23,7 @@ class ProcessGroup;
 namespace titan::nn {
 
 class Module;
+struct GatheredFloat8;
 
 using Tensors = std::vector<at::Tensor>;
 
@@ -40,6 +41,9 @@ struct Parameter {
   // and the component that takes it must sum the terms over the group, which outlives the module. Null if backward
   // leaves the full gradient.
   dist::ProcessGroup* gradient_terms = nullptr;
+  // Set by a layer that can compute with this weight in float8; a component that gathers it may then do so in float8
+  // (nn/float8/gathered_float8.h). Null otherwise.
+  std::shared_ptr<GatheredFloat8> float8 = {};
   // Module::tie() makes several slots one parameter: `tied_to` is the first of them, which lists the others in `ties`.
   // Null if this slot is the first or the only one.
   Parameter* tied_to = nullptr;

@@ -17,6 +17,7 @@
 #include "train/first_step.h"
 #include "train/guests/checkpointing.h"
 #include "train/guests/checksum_log.h"
+#include "train/guests/float8_scaling.h"
 #include "train/guests/gradient_norms.h"
 #include "train/guests/memory_snapshots.h"
 #include "train/guests/metrics_log.h"
@@ -190,6 +191,8 @@ void add_guests(RunParts& run, const TrainSpec& spec, const TokenizerFacts& toke
                                                                          .world = run.world.group(),
                                                                          .meshes = run.meshes,
                                                                          .metrics = *run.metrics}));
+  if (config.quantize.linear.float8.precompute_float8_dynamic_scale_for_fsdp)
+    add(run, std::make_unique<Float8Scaling>(*run.model));
   if (config.profiling.enable_memory_snapshot) add(run, std::make_unique<MemorySnapshots>(config, run.world));
   if (config.profiling.enable_profiling) add(run, std::make_unique<Profiling>(config, run.world, *run.model));
 }
@@ -207,8 +210,11 @@ void announce(const RunParts& run, const TrainSpec& spec) {
                trained, with_thousands(run.parameters->local_numel()), counted(run.world.size(), "rank"),
                counted(run.shape.sequences_per_step, "sequence"), run.config.training.seq_len);
   if (const auto layers = count_float8_layers(*run.model); layers > 0)
-    spdlog::info("float8 by recipe {}: {} of this rank{}",
+    spdlog::info("float8 by recipe {}: {} of this rank{}{}",
                  run.config.quantize.linear.float8.recipe_name.value_or("tensorwise"), counted(layers, "linear layer"),
+                 run.config.quantize.linear.float8.enable_fsdp_float8_all_gather && run.meshes.fsdp.size("fsdp") > 1
+                     ? ", gathered in float8"
+                     : "",
                  run.config.quantize.linear.float8.emulate ? ", emulated" : "");
   if (run.meshes.pp.size() > 1)
     spdlog::info("pipeline {}: {}", run.config.parallelism.pipeline_parallel_schedule,

@@ -64,7 +64,7 @@ def make_config(context, output):
 
     schema = {key: {"type": kind_of(annotation), "default": value} for key, value, annotation in walk(JobConfig())}
     command_lines = {}
-    for name in torchtitan_configs.RUN_HERE:
+    for name in torchtitan_configs.PUBLISHED:
         path = torchtitan_configs.write_published(context.folder, name)
         command_lines[name] = {}
         for words in torchtitan_configs.OVERRIDES:
@@ -171,7 +171,8 @@ def make_stages(context, output):
 
 def make_float8(context, output):
     """The figures of TorchTitan with torchao's float8, from the weights that one rank of ours draws, by recipe
-    and without float8: with float32 around the products on one rank, and with bfloat16 and fully_shard on two."""
+    and without float8: with float32 around the products on one rank, and with bfloat16 and fully_shard on two; there also
+    with weights gathered in float8."""
     start = seed(context, golden.FLOAT8_SIZES)
 
     def theirs(ranks, name, *more):
@@ -183,6 +184,7 @@ def make_float8(context, output):
         words = [*golden.FLOAT8, "--quantize.linear.float8.recipe_name", recipe]
         answers[recipe] = theirs(1, f"they_{recipe}", *words)
         answers[f"{recipe}, bfloat16"] = theirs(2, f"they_{recipe}_bf16", *words, *golden.BF16)
+    answers["gathered, bfloat16"] = theirs(2, "they_gathered", *golden.FLOAT8, *golden.FLOAT8_GATHERED, *golden.BF16)
     for name, ranks, words in (("without", 1, []), ("without, bfloat16", 2, golden.BF16)):
         answers[name] = theirs(ranks, f"they_{ranks}", *words)
     write(output / "float8.json", answers)

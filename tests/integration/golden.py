@@ -131,6 +131,8 @@ NEVER_CLIPPED = ["--training.max_norm", "1000"]
 FLOAT8_SIZES = SIZES | {"dim": 32, "multiple_of": 16}
 FLOAT8 = ["--model.converters", "quantize.linear.float8", "--quantize.linear.float8.filter_fqns", "output"]
 FLOAT8 += ["--quantize.linear.float8.emulate"]
+FLOAT8_TABLE = "--quantize.linear.float8."
+FLOAT8_GATHERED = [FLOAT8_TABLE + "enable_fsdp_float8_all_gather", FLOAT8_TABLE + "precompute_float8_dynamic_scale_for_fsdp"]
 # Later, a value that float32 rounds otherwise on another machine has fallen to the next value of float8, 6 % away.
 FLOAT8_STEPS = ["--training.steps", "4"]
 FLOAT8_RECIPES = ("tensorwise", "rowwise", "rowwise_with_gw_hp")

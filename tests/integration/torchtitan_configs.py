@@ -138,15 +138,6 @@ def write_published(folder, name):
     return path
 
 
-# Keys that keep a published configuration from running here; everything else runs unchanged.
-REFUSED = {
-    "llama3_405b": [
-        "quantize.linear.float8.enable_fsdp_float8_all_gather",
-        "quantize.linear.float8.precompute_float8_dynamic_scale_for_fsdp",
-    ],
-}
-RUN_HERE = [name for name in PUBLISHED if name not in REFUSED]
-
 # Command lines that follow a file.
 OVERRIDES = [
     [],

@@ -42,7 +42,9 @@ nn::Float8Recipe recipe_of(const config::Float8Linear& float8) {
 void use_float8(LanguageModel& model, const ParallelContext& context) {
   if (!config::uses_float8(context.job) || context.any_length) return;
   const config::Float8Linear& float8 = context.job.quantize.linear.float8;
-  const nn::Float8Options options{.recipe = recipe_of(float8), .emulate = float8.emulate};
+  const nn::Float8Options options{.recipe = recipe_of(float8),
+                                  .emulate = float8.emulate,
+                                  .gathers_in_float8 = float8.enable_fsdp_float8_all_gather};
   const auto places = linear_places(model);
   std::size_t num_converted = 0;
   for (const LinearPlace& place : places) {

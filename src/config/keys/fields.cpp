@@ -250,8 +250,8 @@ class Table {
     add(KEY(compile.components), "what to compile", one_of({"model", "loss"}), dormant("compile.enable"));
     add(KEY(compile.backend), "compiler backend", kNonEmpty, dormant("compile.enable"));
 
-    add(KEY(quantize.linear.float8.enable_fsdp_float8_all_gather), "gather weights in float8", kAny, not_built_but_planned("weights are gathered in training.mixed_precision_param, and each rank converts them to float8"));
-    add(KEY(quantize.linear.float8.precompute_float8_dynamic_scale_for_fsdp), "one reduction for all scales", kAny, not_built_but_planned("it only refines quantize.linear.float8.enable_fsdp_float8_all_gather"));
+    add(KEY(quantize.linear.float8.enable_fsdp_float8_all_gather), "gather weights in float8, half the bytes of 16 bits; with recipe_name = \"tensorwise\" or unset", kAny, kSupported);
+    add(KEY(quantize.linear.float8.precompute_float8_dynamic_scale_for_fsdp), "compute the scales of all weights that are gathered in float8 with one all-reduce per step, in place of one per gather; they are the same", kAny, kSupported);
     add(KEY(quantize.linear.float8.recipe_name), "tensorwise (also if unset): one scale per tensor, gradients in e5m2; rowwise: one per row and column, a power of two, gradients in e4m3; rowwise_with_gw_hp: the same, but gradients of weights are not computed in float8", one_of({"tensorwise", "rowwise", "rowwise_with_gw_hp"}), kSupported);
     add(KEY(quantize.linear.float8.filter_fqns), "linear layers left alone: all whose name has one of these in it; \"auto_filter_small_kn\" stands for those too small to gain by float8. Those with a dimension that is not a multiple of 16 always are", kAny, kSupported);
     add(KEY(quantize.linear.float8.emulate), "round to float8 as usual and multiply in float32, on any device; to see the losses of float8 without a GPU that has it", kAny, kSupported);

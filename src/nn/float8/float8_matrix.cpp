@@ -55,13 +55,20 @@ at::Tensor scaled_product(const Float8Matrix& a, const Float8Matrix& b, at::Scal
 
 }  // namespace
 
-Float8Matrix to_float8(const at::Tensor& x, at::ScalarType dtype, Float8Scaling scaling, bool power_of_two) {
+at::Tensor float8_scale(const at::Tensor& maxima, at::ScalarType dtype) {
+  return at::reciprocal(maxima.to(at::kDouble).clamp_min(kSmallestMaximum)).mul_(largest_of(dtype)).to(at::kFloat);
+}
+
+at::Tensor scaled_to_float8(const at::Tensor& x, const at::Tensor& scale, at::ScalarType dtype) {
   const double largest = largest_of(dtype);
-  const at::Tensor maxima = largest_magnitudes(x, scaling).to(at::kDouble).clamp_min(kSmallestMaximum);
-  at::Tensor scale = at::reciprocal(maxima).mul_(largest).to(at::kFloat);
+  return at::mul(x.to(at::kFloat), scale).clamp_(-largest, largest).to(dtype);
+}
+
+Float8Matrix to_float8(const at::Tensor& x, at::ScalarType dtype, Float8Scaling scaling, bool power_of_two) {
+  at::Tensor scale = float8_scale(largest_magnitudes(x, scaling), dtype);
   if (power_of_two)
     scale = scale.view(at::kInt).bitwise_and(static_cast<std::int32_t>(kWithoutMantissa)).view(at::kFloat);
-  return {at::mul(x.to(at::kFloat), scale).clamp_(-largest, largest).to(dtype), scale};
+  return {scaled_to_float8(x, scale, dtype), scale};
 }
 
 at::Tensor float8_product(const Float8Matrix& a, const Float8Matrix& b, at::ScalarType dtype, bool fast, bool emulate) {

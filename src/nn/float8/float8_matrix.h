@@ -19,6 +19,12 @@ struct Float8Matrix {
   Float8Matrix t() const { return {values.t(), scale.t()}; }
 };
 
+// Returns the scale, float32, for values whose largest magnitude is `maxima`, of any shape.
+at::Tensor float8_scale(const at::Tensor& maxima, at::ScalarType dtype);
+
+// Returns `x`, of any shape, times `scale` in `dtype`; what would be too large is cut to the largest value.
+at::Tensor scaled_to_float8(const at::Tensor& x, const at::Tensor& scale, at::ScalarType dtype);
+
 // Returns `x` [m, n] in `dtype` (Float8_e4m3fn or Float8_e5m2). The largest magnitude that shares a scale becomes the
 // largest of the type; what would be larger by rounding is cut to it. A scale that is rounded down to a power of two
 // changes no mantissa.

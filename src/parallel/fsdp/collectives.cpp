@@ -49,63 +49,99 @@ void copy_grad_chunks(const std::vector<FsdpParam*>& params, const std::vector<a
   kernels::copy_past_caches(targets, chunks);
 }
 
-// Copies all ranks' `parts`, [total] each, to the parameters' gathered storage.
+// Returns the dtype of an all-gather's buffers: that of all parameters, or bytes if some are gathered in float8, which
+// not every backend knows.
+at::ScalarType unit_of(const std::vector<FsdpParam*>& params) {
+  const bool has_float8 = std::ranges::any_of(params, &FsdpParam::gathers_in_float8);
+  return has_float8 ? at::kByte : params.front()->param_dtype();
+}
+
+// Returns how many of those a rank sends of a parameter.
+std::int64_t num_units(const FsdpParam& param, at::ScalarType unit) {
+  const auto size = static_cast<std::int64_t>(c10::elementSize(param.gather_dtype()));
+  return param.send_numel() * size / static_cast<std::int64_t>(c10::elementSize(unit));
+}
+
+std::int64_t total_units(const std::vector<FsdpParam*>& params, at::ScalarType unit) {
+  std::int64_t total = 0;
+  for (const auto* param : params) total += num_units(*param, unit);
+  return total;
+}
+
+at::Tensor viewed_as(const at::Tensor& tensor, at::ScalarType dtype) {
+  return tensor.scalar_type() == dtype ? tensor : tensor.view(dtype);
+}
+
+// Copies all ranks' `parts`, [total] units each, to the parameters' gathered storage.
 void copy_out_parts(const std::vector<at::Tensor>& parts, const std::vector<FsdpParam*>& params) {
   const auto ranks = static_cast<std::int64_t>(parts.size());
+  const auto unit = unit_of(params);
   std::vector<at::Tensor> targets, sources;
   std::int64_t offset = 0;
   for (auto* param : params) {
-    const auto numel = param->send_numel();
+    const auto units = num_units(*param, unit);
     const auto target = param->gather_target(static_cast<int>(ranks));
     std::vector<at::Tensor> chunks;
-    for (const auto& part : parts) chunks.push_back(part.narrow(0, offset, numel));
+    for (const auto& part : parts) chunks.push_back(part.narrow(0, offset, units));
     if (target.defined()) {
-      for (std::int64_t rank = 0; rank < ranks; ++rank) targets.push_back(target[rank]);
+      for (std::int64_t rank = 0; rank < ranks; ++rank) targets.push_back(viewed_as(target[rank], unit));
       sources.insert(sources.end(), chunks.begin(), chunks.end());
     } else {
-      param->copy_out(at::stack(chunks));
+      param->copy_out(viewed_as(at::stack(chunks), param->gather_dtype()));
     }
-    offset += numel;
+    offset += units;
   }
   kernels::copy_past_caches(targets, sources);
 }
 
-// Copies and casts this rank's part of all parameters into `targets`; one kernel on CUDA.
+// Copies and casts this rank's part of all parameters into `targets`, in units; one kernel on CUDA, and one for those
+// that are rounded to float8.
 void copy_in_shards(const std::vector<FsdpParam*>& params, const std::vector<at::Tensor>& targets) {
-  std::vector<at::Tensor> sources;
-  for (const auto* param : params) sources.push_back(param->send_buffer());
-  kernels::copy_past_caches(targets, sources);
+  std::vector<at::Tensor> to, from, to_bytes, bytes;
+  for (std::size_t i = 0; i < params.size(); ++i) {
+    if (params[i]->gathers_in_float8()) {
+      to_bytes.push_back(targets[i]);
+      bytes.push_back(params[i]->send_buffer().view(at::kByte));
+    } else {
+      to.push_back(viewed_as(targets[i], params[i]->gather_dtype()));
+      from.push_back(params[i]->send_buffer());
+    }
+  }
+  kernels::copy_past_caches(to, from);
+  kernels::copy_past_caches(to_bytes, bytes);
 }
 
-// Returns the parameters' offsets in a shared output, and its end. The output has the parts of all ranks, parameter
-// by parameter, each parameter at a multiple of 64 bytes.
+// Returns the parameters' offsets in a shared output, in units, and its end. The output has the parts of all ranks,
+// parameter by parameter, each parameter at a multiple of 64 bytes.
 std::vector<std::int64_t> offsets_in_place(const std::vector<FsdpParam*>& params, int world_size) {
-  const auto step = 64 / static_cast<std::int64_t>(c10::elementSize(params.front()->param_dtype()));
+  const auto unit = unit_of(params);
+  const auto step = 64 / static_cast<std::int64_t>(c10::elementSize(unit));
   std::vector<std::int64_t> offsets = {0};
   for (const auto* param : params)
-    offsets.push_back((offsets.back() + world_size * param->send_numel() + step - 1) / step * step);
+    offsets.push_back((offsets.back() + world_size * num_units(*param, unit) + step - 1) / step * step);
   return offsets;
 }
 
 AllGatherResult start_in_place(const std::vector<FsdpParam*>& params, dist::ProcessGroup& group,
                                const at::TensorOptions& options, std::vector<std::int64_t> offsets) {
-  std::int64_t total = 0;
-  for (const auto* param : params) total += param->send_numel();
-  const auto write = [params, offsets, rank = group.rank()](const at::Tensor& output) {
+  const auto unit = options.dtype().toScalarType();
+  const auto write = [params, offsets, unit, rank = group.rank()](const at::Tensor& output) {
     std::vector<at::Tensor> targets;
     for (std::size_t i = 0; i < params.size(); ++i) {
-      const auto numel = params[i]->send_numel();
-      targets.push_back(output.narrow(0, offsets[i] + rank * numel, numel));
+      const auto units = num_units(*params[i], unit);
+      targets.push_back(output.narrow(0, offsets[i] + rank * units, units));
     }
     copy_in_shards(params, targets);
   };
-  auto [output, work] = group.all_gather_in_place(offsets.back(), options, total, write);
-  return {std::move(output), std::move(work), std::move(offsets)};
+  auto [output, work] = group.all_gather_in_place(offsets.back(), options, total_units(params, unit), write);
+  return {.output = std::move(output), .work = std::move(work), .offsets = std::move(offsets)};
 }
 
 void take_in_place(const AllGatherResult& result, const std::vector<FsdpParam*>& params, int world_size) {
+  const auto unit = unit_of(params);
   for (std::size_t i = 0; i < params.size(); ++i) {
-    const auto parts = result.output.narrow(0, result.offsets[i], world_size * params[i]->send_numel());
+    const auto units = result.output.narrow(0, result.offsets[i], world_size * num_units(*params[i], unit));
+    const auto parts = viewed_as(units, params[i]->gather_dtype());
     if (params[i]->take_gathered(parts)) continue;
     params[i]->gather_target(world_size);
     params[i]->copy_out(parts.view({world_size, -1}));
@@ -126,13 +162,12 @@ std::vector<at::Tensor> split_as(const at::Tensor& flat, const std::vector<at::T
 
 AllGatherResult start_all_gather(const std::vector<FsdpParam*>& params, dist::ProcessGroup& group) {
   const at::NoGradGuard no_grad;
-  const auto dtype = params.front()->param_dtype();
-  std::int64_t total = 0;
-  for (const auto* param : params) {
-    TITAN_CHECK(param->param_dtype() == dtype, param->fqn() + " has another compute dtype than the rest of its group");
-    total += param->send_numel();
-  }
-  const auto options = at::TensorOptions().dtype(dtype).device(params.front()->devices().compute);
+  for (const auto* param : params)
+    TITAN_CHECK(param->param_dtype() == params.front()->param_dtype(),
+                param->fqn() + " has another compute dtype than the rest of its group");
+  const auto unit = unit_of(params);
+  const auto total = total_units(params, unit);
+  const auto options = at::TensorOptions().dtype(unit).device(params.front()->devices().compute);
   const bool is_zero_copy = group.shares_memory(options.device());
   if (is_zero_copy) {
     auto offsets = offsets_in_place(params, group.size());
@@ -147,8 +182,8 @@ AllGatherResult start_all_gather(const std::vector<FsdpParam*>& params, dist::Pr
   std::vector<at::Tensor> targets;
   std::int64_t offset = 0;
   for (const auto* param : params) {
-    targets.push_back(input.narrow(0, offset, param->send_numel()));
-    offset += param->send_numel();
+    targets.push_back(input.narrow(0, offset, num_units(*param, unit)));
+    offset += num_units(*param, unit);
   }
   copy_in_shards(params, targets);
   result.work = is_zero_copy ? group.all_gather_parts(input) : group.all_gather(result.output, input);
@@ -160,12 +195,14 @@ void finish_all_gather(AllGatherResult& result, const std::vector<FsdpParam*>& p
   if (!result.output.defined()) return copy_out_parts(result.work.wait_for_parts(), params);
   result.work.wait();
   if (!result.offsets.empty()) return take_in_place(result, params, world_size);
+  const auto unit = unit_of(params);
   const auto by_rank = result.output.view({world_size, -1});
   std::vector<std::int64_t> sizes;
   std::vector<at::Tensor> targets;
   for (auto* param : params) {
-    sizes.push_back(param->send_numel());
-    targets.push_back(param->gather_target(world_size));
+    sizes.push_back(num_units(*param, unit));
+    const auto target = param->gather_target(world_size);
+    targets.push_back(target.defined() ? viewed_as(target, unit) : target);
   }
   const bool all_in_order = std::all_of(targets.begin(), targets.end(), [](const auto& t) { return t.defined(); });
   if (all_in_order) {
@@ -177,7 +214,7 @@ void finish_all_gather(AllGatherResult& result, const std::vector<FsdpParam*>& p
     if (targets[i].defined()) {
       targets[i].copy_(parts[i]);
     } else {
-      params[i]->copy_out(parts[i]);
+      params[i]->copy_out(viewed_as(parts[i], params[i]->gather_dtype()));
     }
   }
 }

@@ -1,12 +1,12 @@
 // The two collectives of a parameter group, each on one flat buffer (after torch's _fsdp_collectives.py).
 //
-// All-gather: rank r's part is the padded chunks of all parameters one after the other, cast to the compute dtype
-// during copy-in; copy-out writes every parameter's chunks, in rank order, into its gathered storage. If ranks share
-// memory, copy-out reads the parts in the other ranks' memory; three or more ranks share one gathered storage, and
-// copy-in writes to it directly. Reduce-scatter: row r of the input, viewed [world, -1], is the concatenation of
-// every gradient's r-th chunk of its shard dim, padded with zeros and cast to the reduce dtype during copy-in. If
-// ranks share memory, a rank keeps its own row private and publishes the others', all in the gradients' dtype if the
-// reduce dtype holds it exactly.
+// All-gather: rank r's part is the padded chunks of all parameters one after the other, cast to the compute dtype or to
+// float8 during copy-in; copy-out writes every parameter's chunks, in rank order, into its gathered storage. If ranks
+// share memory, copy-out reads the parts in the other ranks' memory; three or more ranks share one gathered storage,
+// and copy-in writes to it directly. Reduce-scatter: row r of the input, viewed [world, -1], is the concatenation of
+// every gradient's r-th chunk of its shard dim, padded with zeros and cast to the reduce dtype during copy-in. If ranks
+// share memory, a rank keeps its own row private and publishes the others', all in the gradients' dtype if the reduce
+// dtype holds it exactly.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,13 +23,15 @@ namespace titan::fsdp {
 std::vector<at::Tensor> split_as(const at::Tensor& flat, const std::vector<at::Tensor>& tensors);
 
 struct AllGatherResult {
-  at::Tensor output;  // [world * total] in the compute dtype; undefined if ranks read each other's memory
+  at::Tensor output;  // [world * total], in units(); undefined if ranks read each other's memory
+  at::Tensor scales;  // of the parameters that this gather has rounded to float8; undefined if there are none
   dist::Work work;
   // If all ranks share `output`: the offset of each parameter's parts in it, and its end. Otherwise empty.
   std::vector<std::int64_t> offsets;
 };
 
-// Starts the all-gather. Collective over `group` (at least two ranks). All parameters must have one compute dtype.
+// Starts the all-gather. Collective over `group` (at least two ranks). All parameters must have one compute dtype. If
+// some are gathered in float8, the buffers have the bytes of all.
 AllGatherResult start_all_gather(const std::vector<FsdpParam*>& params, dist::ProcessGroup& group);
 
 // Waits, and fills every parameter's gathered storage, which it allocates or takes from the shared output. The buffer

@@ -72,20 +72,20 @@ void CommContext::init(at::Device device) {
   all_reduce_stream = SideStream(device, false);
 }
 
-void CommContext::retire(at::Tensor all_gather_output) {
+void CommContext::retire(std::vector<at::Tensor> buffers) {
   if (!all_gather_stream.exists()) return;  // nothing to wait for
-  retired_output_ = std::move(all_gather_output);
+  retired_ = std::move(buffers);
   retired_when_ = all_gather_stream.record_current();
 }
 
-void CommContext::release(at::Tensor all_gather_output) {
+void CommContext::release(std::vector<at::Tensor> buffers) {
   all_gather_stream.waits_for_current();
-  all_gather_output.reset();
+  buffers.clear();
 }
 
 void CommContext::release_retired() {
   all_gather_stream.waits_for(std::exchange(retired_when_, nullptr));
-  retired_output_.reset();
+  retired_.clear();
 }
 
 void CommContext::reduce(const std::function<std::shared_ptr<Reduction>()>& make) {

@@ -57,13 +57,13 @@ struct CommContext {
   SideStream reduce_scatter_stream;
   SideStream all_reduce_stream;
 
-  // The buffer of an all-gather belongs to the all-gather stream, but the compute stream reads it: the caller has
-  // just queued the copy. In forward, retire() keeps the buffer until the next one is read; the all-gather stream can
-  // then wait for the first copy without waiting for later computation. In backward, release() makes the next gather
-  // wait for the copy.
-  void retire(at::Tensor all_gather_output);
-  void release(at::Tensor all_gather_output);
-  // Frees the buffer given to retire(). Call before the next one is read, and at the end of the root's forward, after
+  // The buffers of an all-gather belong to the all-gather stream, but the compute stream reads them: the caller has
+  // just queued the copies. In forward, retire() keeps the buffers until the next one is read; the all-gather stream
+  // can then wait for the first copy without waiting for later computation. In backward, release() makes the next
+  // gather wait for the copy.
+  void retire(std::vector<at::Tensor> buffers);
+  void release(std::vector<at::Tensor> buffers);
+  // Frees the buffers given to retire(). Call before the next one is read, and at the end of the root's forward, after
   // which nothing is gathered for a while.
   void release_retired();
 
@@ -109,7 +109,7 @@ struct CommContext {
   StreamEvent scattered_;                    // with streams: the end of `scattering_`'s reduce-scatter
   std::deque<AllReduced> all_reduced_;
   std::vector<StreamEvent> to_host_;  // gradients on their way to the host
-  at::Tensor retired_output_;
+  std::vector<at::Tensor> retired_;
   StreamEvent retired_when_;
 };
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "nn/float8/gathered_float8.h"
 #include "nn/ops/meta_run.h"
 #include "trace/operation.h"
 
@@ -126,6 +127,9 @@ void FsdpParam::point_slots_at(const at::Tensor& tensor) {
 
 void FsdpParam::init_dtypes(const MixedPrecisionPolicy& policy) {
   param_dtype_ = policy.param_dtype.value_or(stored_dtype());
+  // The bytes of such a chunk keep whatever follows them in a buffer aligned.
+  constexpr std::int64_t kAlignment = 16;
+  gathers_in_float8_ = slots_.front()->float8 && shard_size_ > 1 && chunk_numel() % kAlignment == 0;
 }
 
 void FsdpParam::materialize(at::ScalarType dtype) {
@@ -139,7 +143,7 @@ void FsdpParam::alloc_gathered() {
   const std::int64_t numel = chunk_numel() * shard_size_;
   if (!gathered_.defined()) {
     gathered_ = is_alias() ? sharded_padded_.view(-1)
-                           : at::empty({numel}, at::TensorOptions().dtype(param_dtype_).device(devices_.compute));
+                           : at::empty({numel}, at::TensorOptions().dtype(gather_dtype()).device(devices_.compute));
     make_unsharded_param();
   } else if (!is_alias()) {
     resize_storage(gathered_, numel * static_cast<std::int64_t>(gathered_.element_size()));
@@ -148,7 +152,19 @@ void FsdpParam::alloc_gathered() {
 
 void FsdpParam::make_unsharded_param() {
   const at::AutoDispatchBelowADInplaceOrView below;
-  unsharded_param_ = gathered_.as_strided(shape_, c10::contiguous_strides(shape_)).variable_data();
+  const at::Tensor full = gathered_.as_strided(shape_, c10::contiguous_strides(shape_)).variable_data();
+  if (!gathers_in_float8_) {
+    unsharded_param_ = full;
+    return;
+  }
+  float8_values_ = full;
+  unsharded_param_ = at::empty({0}, gathered_.options().dtype(param_dtype_));
+  unsharded_param_.unsafeGetTensorImpl()->set_sizes_contiguous(shape_);
+}
+
+// Gives the layer the values that were gathered.
+void FsdpParam::show_float8() const {
+  if (gathers_in_float8_) slots_.front()->float8->matrix = {float8_values_, scale_};
 }
 
 bool FsdpParam::take_gathered(const at::Tensor& memory) {
@@ -168,11 +184,17 @@ std::int64_t FsdpParam::send_numel() const {
   return post_forward_part_.defined() ? post_forward_part_.numel() : chunk_numel();
 }
 
-at::Tensor FsdpParam::send_buffer() const {
-  if (post_forward_part_.defined()) return post_forward_part_;
+// Returns this rank's padded chunk, flat, on the compute device: a copy if it is offloaded.
+at::Tensor FsdpParam::chunk_on_device() const {
   const auto flat = sharded_padded_.view(-1);
   if (!devices_.offloads()) return flat;
   return flat.to(devices_.compute, stored_dtype(), /*non_blocking=*/devices_.pin_memory, /*copy=*/true);
+}
+
+at::Tensor FsdpParam::send_buffer() const {
+  if (post_forward_part_.defined()) return post_forward_part_;
+  const auto chunk = chunk_on_device();
+  return gathers_in_float8_ ? nn::scaled_to_float8(chunk, scale_, gather_dtype()) : chunk;
 }
 
 at::Tensor FsdpParam::gather_target(int num_ranks) {
@@ -189,7 +211,10 @@ void FsdpParam::copy_out(const at::Tensor& parts) {
   by_part.insert(by_part.begin() + shard_dim_, shard_size_);
   auto by_rank = sharding_.spec.local_shape;
   by_rank.insert(by_rank.begin(), shard_size_);
-  gathered_.view(by_part).copy_(parts.reshape(by_rank).movedim(0, shard_dim_));
+  // Float8 has few operators; its bytes are copied.
+  const auto to = gathers_in_float8_ ? gathered_.view(at::kByte) : gathered_;
+  const auto from = gathers_in_float8_ ? parts.view(at::kByte) : parts;
+  to.view(by_part).copy_(from.reshape(by_rank).movedim(0, shard_dim_));
 }
 
 at::Tensor FsdpParam::gather_target_of_self() {
@@ -209,11 +234,13 @@ void FsdpParam::to_unsharded() {
   if (unsharded_param_.requires_grad() != sharded_param_.requires_grad())
     unsharded_param_.set_requires_grad(sharded_param_.requires_grad());
   point_slots_at(unsharded_param_);
+  show_float8();
   unsharded_ = true;
 }
 
 void FsdpParam::to_sharded() {
   point_slots_at(sharded_param_);
+  if (gathers_in_float8_) slots_.front()->float8->matrix = {};
   if (gathered_.defined() && !is_alias()) resize_storage(gathered_, 0);
   post_forward_part_.reset();
   unsharded_ = false;

@@ -3,9 +3,12 @@
 //   sharded_padded    the rank's chunk of the shard dim, for dim 0 zero-padded to ceil(d0 / world) rows, so that all
 //                     ranks send the same amount; lives as long as the parameter, in the stored dtype (float32)
 //   sharded_param     its rows without padding: a leaf, seen by optimizer and checkpoints; may be empty
-//   gathered          the padded chunks of all ranks one after the other, in the compute dtype; its storage is freed on
-//                     reshard and filled again on unshard, but the tensor object stays, because autograd refers to it
-//   unsharded_param   the full parameter: the first numel elements of `gathered`; a leaf, seen by forward()
+//   gathered          the padded chunks of all ranks one after the other, in the compute dtype or in float8; its
+//                     storage is freed on reshard and filled again on unshard, but the tensor object stays, because
+//                     autograd refers to it
+//   unsharded_param   the full parameter: the first numel elements of `gathered`; a leaf, seen by forward(). If that is
+//                     in float8, a leaf of the compute dtype without values, beside which the layer sees them
+//                     (nn/float8/gathered_float8.h)
 //   unsharded grad    the gradient that autograd accumulates for unsharded_param, in the compute dtype; kept in the
 //                     reduce dtype over backwards that do not reduce
 //   sharded grad      sharded_param.grad(): this rank's rows of the reduced gradient, in the stored dtype
@@ -63,6 +66,11 @@ class FsdpParam {
   const Devices& devices() const { return devices_; }
   at::ScalarType stored_dtype() const { return sharded_padded_.scalar_type(); }
   at::ScalarType param_dtype() const { return param_dtype_; }
+  // Float8 if the layer can compute with that and there are other ranks to gather from; otherwise param_dtype().
+  at::ScalarType gather_dtype() const { return gathers_in_float8_ ? at::kFloat8_e4m3fn : param_dtype_; }
+  bool gathers_in_float8() const { return gathers_in_float8_; }
+  // Returns the gathered values: unsharded_param(), or its values in float8.
+  const at::Tensor& gathered_values() const { return gathers_in_float8_ ? float8_values_ : unsharded_param_; }
   // Elements of the padded chunk of one rank.
   std::int64_t chunk_numel() const { return sharded_padded_.numel(); }
   std::int64_t shard_dim() const { return shard_dim_; }
@@ -70,8 +78,12 @@ class FsdpParam {
   bool is_unsharded() const { return unsharded_; }
 
   // Returns what this rank sends in an all-gather, flat, on the compute device: its padded chunk in the stored dtype,
-  // or after to_sharded_post_forward() its part among neighbors in param_dtype.
+  // or in float8 if it is gathered so; after to_sharded_post_forward() its part among neighbors in gather_dtype().
   at::Tensor send_buffer() const;
+  // True if the next send_buffer() rounds to float8, and so needs the scale.
+  bool needs_scale() const { return gathers_in_float8_ && !post_forward_part_.defined(); }
+  // Sets the scale of the float8 values, float32 []: the same on all ranks that gather (float8_scales.h).
+  void set_scale(const at::Tensor& scale) { scale_ = scale; }
   std::int64_t send_numel() const;
   // Allocates the gathered storage. Returns it as [ranks, send_numel] if it has the parts of all ranks one after the
   // other; otherwise (a shard dim other than 0) undefined: copy_out() must then place them.
@@ -80,7 +92,7 @@ class FsdpParam {
   // keeps it alive until that is freed. Returns false, and does nothing, if the parameter does not have the parts one
   // after the other.
   bool take_gathered(const at::Tensor& memory);
-  void copy_out(const at::Tensor& parts);  // [ranks, send_numel] in param_dtype
+  void copy_out(const at::Tensor& parts);  // [ranks, send_numel] in gather_dtype()
   // Returns, for one shard, the flat gathered storage, to which the caller writes the cast shard; undefined if the
   // full parameter is the shard itself.
   at::Tensor gather_target_of_self();
@@ -105,6 +117,8 @@ class FsdpParam {
   bool is_in_rank_order() const { return shard_dim_ == 0 || post_forward_part_.defined(); }
   void alloc_gathered();
   void make_unsharded_param();
+  void show_float8() const;
+  at::Tensor chunk_on_device() const;
   at::Tensor zeros(at::IntArrayRef shape, at::ScalarType dtype) const;  // on the shards' device
   void init_sharding(const dist::DeviceMesh& mesh);
   void set_sharded_param(at::Tensor padded, bool requires_grad);
@@ -118,11 +132,14 @@ class FsdpParam {
   std::vector<std::int64_t> shape_;  // gathered shape; with tensor parallelism that of this rank's part
   dist::Sharding sharding_;
   at::ScalarType param_dtype_ = at::kFloat;
+  bool gathers_in_float8_ = false;
 
   at::Tensor sharded_padded_;
   at::Tensor sharded_param_;
   at::Tensor gathered_;
   at::Tensor unsharded_param_;
+  at::Tensor float8_values_;      // the full parameter in float8, if it is gathered so; shares `gathered_`
+  at::Tensor scale_;              // of the last rounding to float8
   at::Tensor post_forward_part_;  // between forward and backward, with a group size for reshard_after_forward
   at::Tensor kept_grad_;          // full gradient of earlier backwards without a reduction
   bool unsharded_ = false;

@@ -12,7 +12,7 @@ std::vector<GroupFacts> groups_below(nn::Module& root) {
     for (const auto* param : state->group()->params()) {
       const std::int64_t padded = param->chunk_numel() * param->num_shards();
       facts.parameters += param->unsharded_param().defined() ? param->unsharded_param().numel() : padded;
-      facts.gathered_bytes += padded * static_cast<std::int64_t>(c10::elementSize(param->param_dtype()));
+      facts.gathered_bytes += padded * static_cast<std::int64_t>(c10::elementSize(param->gather_dtype()));
     }
     all.push_back(std::move(facts));
   }

@@ -11,7 +11,7 @@ class MemoryObserver {
  public:
   virtual ~MemoryObserver() = default;
 
-  // The parameter was gathered: nothing writes FsdpParam::unsharded_param() until frees(). It may be the shard itself.
+  // The parameter was gathered: nothing writes FsdpParam::gathered_values() until frees(). It may be the shard itself.
   virtual void gathered(const FsdpParam& param) = 0;
   virtual void frees(const FsdpParam& param) = 0;
   // The gradient of the shard is about to be written: added to, if there is one.

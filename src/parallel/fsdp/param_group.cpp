@@ -3,10 +3,13 @@
 #include <ATen/ATen.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/error.h"
 #include "kernels/memory/stream_copy.h"
+#include "parallel/fsdp/float8_scales.h"
 #include "trace/operation.h"
 
 namespace titan::fsdp {
@@ -128,7 +131,30 @@ void ParamGroup::unshard() {
   if (unsharded_ || all_gather_ || is_unsharded_locally()) return;
   const Operation operation({"FSDP::all_gather", MemoryUse::kGathered}, name_);
   context_->all_gather_stream.waits_for(parts_are_there_);
-  context_->all_gather_stream.run([this] { all_gather_ = start_all_gather(view_, gather_group()); });
+  context_->all_gather_stream.run([this] {
+    const at::Tensor scales = scales_to_gather();
+    all_gather_ = start_all_gather(view_, gather_group());
+    all_gather_->scales = scales;
+  });
+}
+
+// Gives the parameters that are rounded to float8 their scales. Returns them, float32 [parameters]; undefined if there
+// are none. Collective over the shards, unless they were computed before.
+at::Tensor ParamGroup::scales_to_gather() {
+  std::vector<FsdpParam*> rounded;
+  std::ranges::copy_if(view_, std::back_inserter(rounded), &FsdpParam::needs_scale);
+  if (rounded.empty()) return {};
+  const at::Tensor scales = float8_scales_.defined() ? float8_scales_ : float8_scales(rounded, *shard_group_);
+  for (std::size_t i = 0; i < rounded.size(); ++i) rounded[i]->set_scale(scales[static_cast<std::int64_t>(i)]);
+  return scales;
+}
+
+// Copies the scales that a gather has used to memory of the compute stream, where layers keep them for backward.
+void ParamGroup::keep_scales(const at::Tensor& scales) {
+  if (!scales.defined()) return;
+  const at::Tensor kept = scales.clone();
+  std::int64_t next = 0;
+  for (auto* param : float8_params(view_)) param->set_scale(kept[next++]);
 }
 
 // Casts the shards, in one kernel on a device; without a cast they are the parameters.
@@ -154,12 +180,13 @@ void ParamGroup::wait_for_unshard() {
     context_->all_gather_stream.current_waits();
     context_->release_retired();  // before the copy out of this one takes memory
     finish_all_gather(*all_gather_, view_, gather_group().size());
-    auto output = std::move(all_gather_->output);
+    keep_scales(all_gather_->scales);
+    std::vector<at::Tensor> buffers = {std::move(all_gather_->output), std::move(all_gather_->scales)};
     all_gather_.reset();
     if (phase_ == Phase::kForward && context_->last_of_forward != this) {
-      context_->retire(std::move(output));
+      context_->retire(std::move(buffers));
     } else {
-      context_->release(std::move(output));
+      context_->release(std::move(buffers));
     }
   }
   for (auto* param : view_) param->to_unsharded();

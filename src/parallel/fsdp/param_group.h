@@ -66,6 +66,10 @@ class ParamGroup {
   void set_reshard_after_backward(bool reshard) { reshard_after_backward_ = reshard; }
   void set_requires_gradient_sync(bool sync) { reduce_grads_ = sync; }
   void set_requires_all_reduce(bool all_reduce) { all_reduce_grads_ = all_reduce; }
+  // Sets the scales for the parameters that are gathered in float8 (float8_scales.h), float32 [parameters]; undefined:
+  // every gather computes its own.
+  void set_float8_scales(const at::Tensor& scales) { float8_scales_ = scales; }
+  dist::ProcessGroup& shard_group() const { return *shard_group_; }
   void set_memory_observer(MemoryObserver* observer) { observer_ = observer; }
   // Sets the groups to gather right after this one, before it computes; an empty list restores the default order.
   void set_forward_prefetch(std::vector<ParamGroup*> groups) { forward_prefetch_ = std::move(groups); }
@@ -85,6 +89,8 @@ class ParamGroup {
   void start_reduction(std::vector<FsdpParam*> params, std::vector<at::Tensor> grads);
   bool is_unsharded_locally() const;
   void gather_from_self();
+  at::Tensor scales_to_gather();
+  void keep_scales(const at::Tensor& scales);
   std::string names() const;
   std::string where() const;  // the start of a message
 
@@ -112,6 +118,7 @@ class ParamGroup {
   bool sharded_post_forward_ = false;  // the parameters are parts over post_forward_group_
   StreamEvent parts_are_there_;        // when those parts were copied on the compute stream
   std::optional<AllGatherResult> all_gather_;
+  at::Tensor float8_scales_;  // computed before; undefined if every gather computes its own
   // The positions of this group's forwards in the context's order that no backward has used yet.
   std::vector<std::size_t> forward_uses_;
   at::Tensor partial_reduction_;  // reduce-scattered, not yet all-reduced over the replicas

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 
+import golden
 from cases_simulated import CONTEXT_PARALLEL, EQUAL, OF_FOUR, OTHERS, PIPELINES, TENSOR_PARALLEL
 from fixtures import DEBUG_MODEL, SMALL_MODEL, write_job
 from harness import Job, case, expect, file_of_build, read_rows, skip, start
@@ -77,6 +78,7 @@ def null_cuda_float8(context):
             found, least = trace["launches"].get("cublasLtMatmul", 0), 3 * 14 * matmuls
             expect(trace["num_launches"] == 0 or found >= least, f"{recipe}: {found} matmuls, expected {least}")
             path.unlink()
+    run(context, 2, [*words, *golden.FLOAT8_GATHERED], label="gathered")
     run(context, 1, words, label="too_old", exit_code=2, capability="8.0")
 
 

@@ -1,8 +1,12 @@
 """Tests training in float8 against TorchTitan 0.2.2 with torchao, whose side is in tests/golden/float8.json."""
+import shutil
+
+import fixtures
 import golden
 from cases_checkpoint_peers import BF16_TOLERANCE
 from checkpoint_tools import train
 from golden import size_words, write_job
+from cases_validation import save_every, validation, write_held_out
 from harness import case, expect, read_rows, rows_by_step
 
 ATEN = ["--cpu.kernels", "aten"]  # PyTorch's operators, as the peer's
@@ -54,6 +58,62 @@ def torchtitan_float8_sharded(context):
         rows = ours(context, 2, recipe, *start, *recipe_words(recipe), *golden.BF16)
         gap = distance(rows, golden.answers("float8")[f"{recipe}, bfloat16"])
         expect(gap <= BF16_TOLERANCE["loss"], f"{recipe}: a loss is {gap} from TorchTitan's")
+
+
+@case(60)
+def torchtitan_float8_gathered(context):
+    """The same with weights gathered in float8, whose values come from float32 and not from bfloat16."""
+    rows = ours(context, 2, "gathered", *seed(context), *golden.FLOAT8, *golden.FLOAT8_GATHERED, *golden.BF16)
+    gap = distance(rows, golden.answers("float8")["gathered, bfloat16"])
+    expect(gap <= BF16_TOLERANCE["loss"], f"a loss is {gap} from TorchTitan's")
+
+
+GATHERED = {
+    "scale per gather": golden.FLOAT8_GATHERED[:1],
+    "scales before the step": golden.FLOAT8_GATHERED,
+    "kept for backward": [*golden.FLOAT8_GATHERED[:1], "--parallelism.fsdp_reshard_after_forward", "never"],
+    "recomputed, in one group": [*golden.FLOAT8_GATHERED, *FULL, "--parallelism.fsdp_wrap", "size:100000"],
+}
+OF_FOUR = {
+    "integer reshard": [*golden.FLOAT8_GATHERED, "--parallelism.fsdp_reshard_after_forward", 2],
+    "replicas": [*golden.FLOAT8_GATHERED, "--parallelism.data_parallel_replicate_degree", 2],
+}
+
+
+@case(240, ranks=[2, 3, 4], wide=["3"])
+def float8_gathered(context, ranks):
+    """With float32 around the products, weights that are gathered in float8 have the bits of those that each rank rounds after
+    the gather, whatever gathers them, also where three ranks or more share one output."""
+    words = [*seed(context), *golden.FLOAT8, "--training.global_batch_size", 4 * ranks]
+    plain = ours(context, ranks, "plain", *words)
+    for name, more in (GATHERED | (OF_FOUR if ranks == 4 else {})).items():
+        rows = ours(context, ranks, name.replace(" ", "_").replace(",", ""), *words, *more)
+        expected = plain
+        if name == "replicas":  # whose gradients are summed in another order
+            expected = ours(context, ranks, "plain_replicas", *words, *OF_FOUR["replicas"][len(golden.FLOAT8_GATHERED) :])
+        same = all(rows[step][key] == expected[step][key] for step in expected for key in golden.FIGURES)
+        expect(same, f"{name}: {rows}, expected {expected}")
+    log = (context.folder / "logs").glob("scale_per_gather*")
+    expect(any("14 linear layers of this rank, gathered in float8" in path.read_text(errors="replace") for path in log), "it was not gathered in float8")
+
+
+@case(120)
+def float8_gathered_resumes(context):
+    """A run with scales computed before each step validates and resumes, and its rows are those of a run without a stop and
+    of one that computes them at each gather: no scale is older than its weights."""
+    words = [*golden.FLOAT8, *golden.FLOAT8_GATHERED, *validation(write_held_out(context), steps=1), *save_every(2)]
+    at_each_gather = ["--quantize.linear.float8.no-precompute_float8_dynamic_scale_for_fsdp"]
+
+    def rows(name, *more):
+        train(context, 2, ["--config", fixtures.write_job(context, name, steps=4), *words, *more], name)
+        files = [context.dump(name) / f"{kind}.jsonl" for kind in ("metrics", "validation")]
+        return {(path.stem, int(row["step"])): row["loss"] for path in files for row in read_rows(path, exact=True) if "loss" in row}
+
+    whole = rows("whole")
+    expect(len([step for kind, step in whole if kind == "validation"]) >= 2, f"{whole}")
+    shutil.rmtree(context.dump("whole") / "checkpoint/step-4")
+    for name, found in (("resumed", rows("whole")), ("at each gather", rows("each", *at_each_gather))):
+        expect(found == whole, f"{name}: {found}, expected {whole}")
 
 
 @case(120)

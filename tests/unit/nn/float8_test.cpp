@@ -171,6 +171,26 @@ INSTANTIATE_TEST_SUITE_P(All, Float8Recipes,
                          testing::Values(Float8Recipe::kTensorwise, Float8Recipe::kRowwise,
                                          Float8Recipe::kRowwiseWithGwHp));
 
+// The parameter has no values then, and only gets the gradient.
+TEST(Float8Linear, ComputesWithAGatheredWeight) {
+  const auto plain = spread(48, 32, 4), x = spread(12, 32, 3), grad = spread(12, 48, 5);
+  const auto run = [&](const at::Tensor& values, const Float8Matrix& gathered) {
+    auto input = x.detach().requires_grad_(true), weight = values.detach().requires_grad_(true);
+    const auto y = apply_float8_linear(input, weight, {.emulate = true}, gathered);
+    auto found = torch::autograd::grad({y}, {input, weight}, {grad});
+    found.push_back(y.detach());
+    return found;
+  };
+  const auto expected = run(plain, {});
+  const auto found = run(at::full_like(plain, NAN), to_float8(plain, kE4m3, Float8Scaling::kTensor, false));
+  for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(at::equal(found[i], expected[i])) << i;
+
+  Float8Linear layer(32, 16, /*has_bias=*/false, {.gathers_in_float8 = true});
+  ASSERT_TRUE(layer.named_parameters()[0].parameter->float8);
+  EXPECT_THROW(Float8Linear(32, 16, false, {.recipe = Float8Recipe::kRowwise, .gathers_in_float8 = true}),
+               InternalError);
+}
+
 TEST(Float8Linear, HasALinearLayersParametersAndDtypes) {
   Float8Linear layer(32, 16, /*has_bias=*/true, {.emulate = true});
   std::vector<std::string> names;

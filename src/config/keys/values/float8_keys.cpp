@@ -39,6 +39,12 @@ std::vector<Fault> find_wrong_converters(const JobConfig& config) {
                           "\" has no sizes for recipe_name = \"rowwise_with_gw_hp\"; name the layers, or choose "
                           "\"tensorwise\" or \"rowwise\"",
                       {"quantize.linear.float8.filter_fqns", "quantize.linear.float8.recipe_name"}});
+  if (float8.enable_fsdp_float8_all_gather && float8.recipe_name.value_or("tensorwise") != "tensorwise")
+    faults.push_back(
+        {"quantize.linear.float8.enable_fsdp_float8_all_gather = true needs one scale for each weight, and "
+         "recipe_name = \"" +
+             *float8.recipe_name + "\" has one for each row; set recipe_name = \"tensorwise\", or gather in 16 bits",
+         {"quantize.linear.float8.enable_fsdp_float8_all_gather", "quantize.linear.float8.recipe_name"}});
   if (config.lora.rank > 0)
     faults.push_back({"model.converters: adapters have no float8 products; set lora.rank = 0, or leave float8 out",
                       {"model.converters", "lora.rank"}});
@@ -46,11 +52,19 @@ std::vector<Fault> find_wrong_converters(const JobConfig& config) {
 }
 
 std::vector<std::string> warnings_of_converters(const JobConfig& config) {
+  if (!uses_float8(config)) return {};
+  std::vector<std::string> warnings;
   const Parallelism& p = config.parallelism;
-  if (!uses_float8(config) || p.tensor_parallel_degree == 1 || !p.enable_async_tensor_parallel) return {};
-  return {
-      "parallelism.enable_async_tensor_parallel has no effect with float8: its matmuls are not split into the parts "
-      "that would overlap with collectives"};
+  if (p.tensor_parallel_degree > 1 && p.enable_async_tensor_parallel)
+    warnings.emplace_back(
+        "parallelism.enable_async_tensor_parallel has no effect with float8: its matmuls are not split into the parts "
+        "that would overlap with collectives");
+  const Float8Linear& float8 = config.quantize.linear.float8;
+  if (float8.precompute_float8_dynamic_scale_for_fsdp && !float8.enable_fsdp_float8_all_gather)
+    warnings.emplace_back(
+        "quantize.linear.float8.precompute_float8_dynamic_scale_for_fsdp has no effect without "
+        "enable_fsdp_float8_all_gather = true");
+  return warnings;
 }
 
 }  // namespace titan::config

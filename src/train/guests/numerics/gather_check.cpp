@@ -26,13 +26,13 @@ std::vector<std::string> GatherCheck::end() {
 }
 
 void GatherCheck::gathered(const fsdp::FsdpParam& param) {
-  const at::Tensor& whole = param.unsharded_param();
+  const at::Tensor& whole = param.gathered_values();
   if (!is_watching_ || whole.const_data_ptr() == param.sharded_padded().const_data_ptr()) return;
   gathered_[&param] = note(whole);
 }
 
 void GatherCheck::frees(const fsdp::FsdpParam& param) {
-  compare(gathered_, param, param.unsharded_param(), "gathered ");
+  compare(gathered_, param, param.gathered_values(), "gathered ");
 }
 
 void GatherCheck::adds_gradient(const fsdp::FsdpParam& param) {
