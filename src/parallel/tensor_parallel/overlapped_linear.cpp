@@ -51,6 +51,20 @@ class Parts {
 
 at::Tensor as_matrix(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
 
+// Computes part [R, B, n, K] times matrix [K, N] into `target` [R, B, n, N]; both may be views. A GPU's batched matmul
+// reads and writes rows of any stride between the ranks' tokens, so that one sequence needs no copies.
+void multiply_into(const at::Tensor& target, const at::Tensor& part, const at::Tensor& matrix) {
+  if (part.size(1) == 1 && !part.is_cpu()) {
+    auto rows = target.select(1, 0);
+    at::bmm_out(rows, part.select(1, 0), matrix.expand({part.size(0), -1, -1}));
+  } else if (target.is_contiguous()) {
+    auto rows = target.view({-1, target.size(-1)});
+    at::mm_out(rows, as_matrix(part), matrix);
+  } else {
+    target.copy_(as_matrix(part).mm(matrix).view(target.sizes()));
+  }
+}
+
 // All-gathers x [B, T / R, K] in parts.
 class Gathering {
  public:
@@ -79,10 +93,8 @@ class Gathering {
   // Returns the same, and its matmul with `matrix` [K, N]: [B, T, N].
   std::pair<at::Tensor, at::Tensor> wait_and_multiply(const at::Tensor& matrix) {
     auto product = parts_.empty_whole(x_, matrix.size(1));
-    auto whole = wait([&](std::int64_t i, const at::Tensor& part) {
-      auto target = parts_.of_whole(product, i);
-      target.copy_(as_matrix(part).mm(matrix).view(target.sizes()));
-    });
+    auto whole =
+        wait([&](std::int64_t i, const at::Tensor& part) { multiply_into(parts_.of_whole(product, i), part, matrix); });
     return {std::move(whole), std::move(product)};
   }
 
@@ -102,8 +114,7 @@ class Scattering {
     const auto shape = parts_.shape_of_part(x.size(0), matrix.size(1));
     for (std::int64_t i = 0; i < parts_.count(); ++i) {
       sent_.push_back(group.exchange_buffer(c10::multiply_integers(shape), x.options()));
-      auto rows = sent_[i].view({-1, matrix.size(1)});
-      at::mm_out(rows, as_matrix(parts_.of_whole(x, i)), matrix);
+      multiply_into(sent_[i].view(shape), parts_.of_whole(x, i), matrix);
       if (term.defined()) sent_[i].view(shape).add_(parts_.of_whole(term, i));
       own_.push_back(at::empty(at::IntArrayRef(shape).slice(1), x.options()));
       works_.push_back(group.reduce_scatter(own_[i], sent_[i], dist::ReduceOp::kSum));
