@@ -42,8 +42,9 @@ struct Meshes {
   DeviceMesh tp;
   DeviceMesh pp;
 
-  // Connects accelerators along fsdp, cp, tp and pp, whose tensors are on the device; what is exchanged over the other
-  // meshes is on the host. Collective over the world. Throws DistError when the product of the degrees is not its size.
+  // Connects accelerators along fsdp, cp, tp and pp, whose tensors are on the device. The groups of the other meshes,
+  // which mostly exchange host tensors, connect theirs if one on the device comes. Collective over the world. Throws
+  // DistError when the product of the degrees is not its size.
   static Meshes build(World& world, const ParallelDims& dims);
 };
 

@@ -12,6 +12,7 @@
 #include <new>
 #include <thread>
 
+#include "base/env.h"
 #include "base/error.h"
 #include "base/process/phase.h"
 #include "base/stack/stack.h"
@@ -44,8 +45,7 @@ StreamId current_stream() { return g_current_stream; }
 StreamId exchange_current_stream(StreamId stream) { return std::exchange(g_current_stream, stream); }
 
 // The variable names the allocator's two ways, as PYTORCH_ALLOC_CONF does.
-State::State()
-    : pools_(std::string(std::getenv("SIMULATED_SEGMENTS") ? std::getenv("SIMULATED_SEGMENTS") : "") == "expandable") {}
+State::State() : pools_(get_env("SIMULATED_SEGMENTS").value_or("fixed") == "expandable") {}
 
 State& State::get() {
   static State* const state = [] {
