@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <iterator>
 #include <optional>
 #include <sstream>
 #include <string_view>
@@ -38,15 +39,18 @@ std::string name_of(int rank) { return "rank " + std::to_string(rank) + ": "; }
 std::string beat_key(int rank) { return "titan/beat/" + std::to_string(rank); }
 std::string heard_key(int rank) { return "titan/heard/" + std::to_string(rank); }
 
-// The format in the store: the reason in one line, then the rank that wrote it, then the common exit code.
+// The format in the store: the reason in one line, then the rank that wrote it, then the common exit code, then the
+// further lines.
 std::string to_text(const WrittenFailure& failure) {
-  return failure.reason + "\n" + std::to_string(failure.writer) + "\n" + std::to_string(failure.common_code);
+  return failure.reason + "\n" + std::to_string(failure.writer) + "\n" + std::to_string(failure.common_code) +
+         failure.further_lines;
 }
 WrittenFailure written_failure_from_text(const std::vector<std::uint8_t>& bytes) {
   std::istringstream lines(std::string(bytes.begin(), bytes.end()));
   WrittenFailure failure{.reason = "", .writer = -1};
   std::getline(lines, failure.reason);
   lines >> failure.writer >> failure.common_code;
+  failure.further_lines.assign(std::istreambuf_iterator<char>(lines), {});
   return failure;
 }
 
@@ -233,8 +237,11 @@ std::optional<int> report_failure(FailureBoard& board, int rank, const std::stri
 
 bool report_common_failure(FailureBoard& board, const std::string& reason, int exit_code) noexcept {
   try {
-    const WrittenFailure own{
-        .reason = name_of(kPrinter) + first_line(reason), .writer = board.rank, .common_code = exit_code};
+    const std::string line = first_line(reason);
+    const WrittenFailure own{.reason = name_of(kPrinter) + line,
+                             .writer = board.rank,
+                             .common_code = exit_code,
+                             .further_lines = reason.substr(line.size())};
     const WrittenFailure first = write_if_first(board, own);
     read_failure(board);  // marks it as read
     return first.reason == own.reason && first.common_code == own.common_code;

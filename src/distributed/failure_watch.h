@@ -30,6 +30,9 @@ struct WrittenFailure {
   // Exit code of an error that all ranks have alike (base/process/common_error.h): whichever rank writes it, rank 0
   // prints it, and every rank ends with this code. 0: the failure of one rank.
   int common_code = 0;
+  // The further lines of such an error: rank 0 may print it before it has come to the error itself. Begins with a line
+  // break; empty if there are none.
+  std::string further_lines;
 
   bool is_common() const { return common_code != 0; }
 };

@@ -19,6 +19,7 @@
 #include "base/process/program_name.h"
 #include "base/process/rank_process.h"
 #include "base/process/signal.h"
+#include "base/utf8.h"
 #include "distributed/accelerator/device_error.h"
 #include "distributed/device.h"
 #include "distributed/failure_watch.h"
@@ -145,7 +146,10 @@ bool report_alike(FailureBoard& board, const std::string& reason, int exit_code)
 
 // Ends the process with an error that all ranks have alike, and that this rank's own thread has not reported yet.
 [[noreturn]] void end_alike(FailureBoard& board, const WrittenFailure& failure) {
-  if (board.rank == 0) std::fprintf(stderr, "%s: %s\n", program_name(), failure.reason.c_str());
+  if (board.rank == 0) {
+    const std::string text = printable(failure.reason + failure.further_lines);
+    std::fprintf(stderr, "%s: %s\n", program_name(), text.c_str());
+  }
   std::fflush(nullptr);
   leave_in_order(board, failure.reason);
   _exit(failure.common_code);

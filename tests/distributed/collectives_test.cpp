@@ -153,20 +153,20 @@ TEST(Failure, ThatAnotherRankSaysIsLeftToItUntilItHasEnded) {
   });
 }
 
-// Whichever rank comes to it first, an error that all ranks have alike is printed by rank 0, once, and every rank ends
-// with its code: also one that never comes to it itself, which its watch ends.
+// Whichever rank comes to it first, an error that all ranks have alike is printed by rank 0, once and with all its
+// lines, and every rank ends with its code: also one that never comes to it itself, which its watch ends.
 void fail_alike(int late_rank) {
   const auto ends = test::ends_of_ranks(2, [late_rank](dist::World& world) {
     alarm(static_cast<unsigned>(test::guard(50).count() / 1000));  // ends it by a signal
-    const std::string reason = common_error("out of milk", kExitBadInput);
+    const std::string reason = common_error("out of milk\nin the fridge\nin the cellar", kExitBadInput);
     while (world.rank() == late_rank) pause();
-    if (!world.report_failure(reason)) std::fputs("rank 0: out of milk", stderr);  // as the program does
+    if (!world.report_failure(reason)) std::fputs(("rank 0: " + reason).c_str(), stderr);  // as the program does
     std::fflush(nullptr);
     std::_Exit(kExitBadInput);
   });
   if (test::is_rank()) return;
   for (const auto& end : ends) EXPECT_EQ(end.how, "exit code 2") << end.said;
-  const auto place = ends[0].said.find("rank 0: out of milk");
+  const auto place = ends[0].said.find("rank 0: out of milk\nin the fridge\nin the cellar");
   EXPECT_NE(place, std::string::npos) << ends[0].said;
   EXPECT_EQ(ends[0].said.find("milk", place + 18), std::string::npos) << ends[0].said;
   EXPECT_EQ(ends[1].said.find("milk"), std::string::npos) << ends[1].said;
