@@ -225,9 +225,7 @@ def schedules(ranks):
     }
 
 
-@case(120, ranks=[2, 4])
-def simulated_device_holds_what_fsdp2_holds(context, ranks):
-    """To the byte, parameters and gradients take what FSDP2's schedule needs (docs/fully_shard.md), with as many collectives."""
+def check_schedules(context, ranks):
     for name, schedule in schedules(ranks).items():
         words = ["--model.args.dim", DIM, "--model.args.n_layers", LAYERS, *schedule.words]
         _, found = run(context, ranks, name, words)
@@ -237,6 +235,12 @@ def simulated_device_holds_what_fsdp2_holds(context, ranks):
             taken = at["most_by_use"].get("gathered", 0), at["most_by_use"].get("reduction", 0), counts
             expected = schedule.gathered, schedule.reduction, schedule.collectives
             expect(taken == expected, f"{name}, rank {rank}, step {step}: bytes gathered, bytes of reductions, collectives: {taken}, expected {expected}")
+
+
+@case(120, ranks=[2, 4])
+def simulated_device_holds_what_fsdp2_holds(context, ranks):
+    """To the byte, parameters and gradients take what FSDP2's schedule needs (docs/fully_shard.md), with as many collectives."""
+    check_schedules(context, ranks)
 
 
 SMALL_BLOCK = 1 << 20  # bytes up to which the allocator takes a block from its pool of small ones
