@@ -328,7 +328,7 @@ class Table {
     add(KEY(cpu.kernels), "on CPU; own: this program's causal attention, RMSNorm, rotary embedding, SwiGLU, cross entropy, AdamW, and products in 16 bits where PyTorch's are slow; aten: PyTorch's (not a key of TorchTitan)", one_of({"own", "aten"}), kSupported);
     add(KEY(cpu.mkl_path), "code of MKL for float32 products; by_instructions: what the processor can run; by_vendor: MKL's choice, slow on processors that are not Intel's (not a key of TorchTitan)", one_of({"by_instructions", "by_vendor"}), kSupported);
     add(KEY(cpu.instructions), "most of the processor's instructions that products, kernels and libraries use, as if it had no others (not a key of TorchTitan)", one_of({"all", "avx512_bf16", "avx512", "avx2"}), kSupported);
-    add(KEY(cuda.kernels), "on a GPU; aten: PyTorch's operators; own: this program's RMSNorm, rotary embedding and SwiGLU, and a loss whose logits are never whole (on an H100 5 % faster, in 15 % less memory; not a key of TorchTitan)", one_of({"aten", "own"}), kSupported);
+    add(KEY(cuda.kernels), "on a GPU; aten: PyTorch's operators; own: this program's RMSNorm, rotary embedding and SwiGLU, and a loss that never has all logits in float32 (on an H100 5 % faster, in 15 % less memory; not a key of TorchTitan)", one_of({"aten", "own"}), kSupported);
     add(KEY(cuda.attention), "on a GPU; auto: the kernel that PyTorch chooses; or one alone, which ends the run where it does not take the model's attention: cudnn and flash take no float32. Documents are attended by flash's kernel where cudnn is asked for, prompts, a growing cache of keys and scored texts by any but cuDNN's (not a key of TorchTitan)", one_of({"auto", "cudnn", "flash", "efficient", "math"}), kSupported);
   }
   // clang-format on

@@ -23,7 +23,7 @@ using torch::autograd::variable_list;
 using OptionalVariable = std::optional<Variable>;  // a Function takes no undefined tensor
 
 constexpr std::int64_t kFewestRows = 256;  // matmuls of fewer are slow
-// Memory for the logits of a part. Each part reads and writes the weight's gradient once more, so parts should be few.
+// Memory for the logits of a part, on a GPU with their copies.
 constexpr std::int64_t kLogitsBytes = std::int64_t{64} << 20;
 constexpr std::int64_t kLogitsBytesOfGpu = std::int64_t{1} << 30;
 // Bytes per logit of the two float32 copies that ATen's operators hold: the log-probabilities, and a gradient.
@@ -31,6 +31,26 @@ constexpr std::int64_t kCopiesBytes = 8;
 
 std::int64_t bytes_of_row(const LossShape& shape) {
   return shape.vocab * (static_cast<std::int64_t>(at::elementSize(shape.dtype)) + (shape.on_gpu ? kCopiesBytes : 0));
+}
+
+// Returns the number of rows whose logits are computed, and their gradients multiplied, by one matmul each. On CPU it
+// is that of a part. On a GPU parts are only of the copies: each matmul more reads the weight and adds to its gradient
+// in float32, which moves more bytes than all else. A single matmul needs no such sum, so it may have as many rows as
+// take its memory. Else each has as many as take half of it.
+std::int64_t rows_of_matmul(const LossShape& shape, std::int64_t rows_of_part) {
+  if (!shape.on_gpu) return rows_of_part;
+  const std::int64_t like_sum = 4 * shape.dim / static_cast<std::int64_t>(at::elementSize(shape.dtype));
+  return shape.rows <= like_sum ? shape.rows : std::min(shape.rows, std::max(rows_of_part, like_sum / 2));
+}
+
+// Returns the bytes that logits, their copies and the sum of the weight's gradient take at once.
+std::int64_t bytes_in_parts(const LossShape& shape, std::int64_t rows_of_part) {
+  const std::int64_t of_logits = shape.vocab * static_cast<std::int64_t>(at::elementSize(shape.dtype));
+  const std::int64_t at_once = rows_of_matmul(shape, rows_of_part);
+  // The float32 sum takes memory in addition to the gradient of another dtype.
+  const bool has_sum = shape.dtype != at::kFloat && at_once < shape.rows;
+  return at_once * of_logits + rows_of_part * (bytes_of_row(shape) - of_logits) +
+         (has_sum ? 4 * shape.vocab * shape.dim : 0);
 }
 
 // Returns the loss of each row from the largest of its logits and the sum of e^(logit - largest): `stats` [rows, 2].
@@ -84,6 +104,10 @@ const AtenRows kAtenRows;
 
 bool is_on_gpu(const at::Tensor& x) { return x.is_meta() ? meta_run::stands_for_gpu() : !x.is_cpu(); }
 
+LossShape shape_of(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& labels) {
+  return {labels.numel(), x.size(-1), weight.size(0), x.scalar_type(), is_on_gpu(x)};
+}
+
 // Stores the address of `losses`, which must outlive the graph, in the graph's node.
 void keep(AutogradContext* context, const RowLosses& losses) {
   context->saved_data["losses"] = reinterpret_cast<std::int64_t>(&losses);
@@ -133,7 +157,7 @@ struct CrossEntropySum : torch::autograd::Function<CrossEntropySum> {
   }
 };
 
-// Sums the gradients of parts, each of some rows.
+// Sums the gradients of rows that are added some at a time.
 class ChunkGradients {
  public:
   // `of_weight`: false for a frozen weight, which needs none.
@@ -146,15 +170,15 @@ class ChunkGradients {
     at::mm_out(rows, logits_grad, weight_);
     if (!of_weight_) return;
     if (!weight_grad_.defined()) {
-      weight_grad_ = at::mm(logits_grad.t(), x).to(at::kFloat);
+      weight_grad_ = at::mm(logits_grad.t(), x);
     } else if (x.scalar_type() == at::kFloat) {
       weight_grad_.addmm_(logits_grad.t(), x);
     } else {
-      weight_grad_.add_(at::mm(logits_grad.t(), x));
+      weight_grad_ = weight_grad_.to(at::kFloat).add_(at::mm(logits_grad.t(), x));
     }
   }
 
-  // Returns the gradients of x [rows, D] and, in float32, of the weight, undefined if it is frozen.
+  // Returns the gradients of x [rows, D] and of the weight, undefined if it is frozen; in float32 if it is a sum.
   std::tuple<at::Tensor, at::Tensor> take() { return {std::move(x_), std::move(weight_grad_)}; }
 
  private:
@@ -167,22 +191,18 @@ struct LinearCrossEntropySum : torch::autograd::Function<LinearCrossEntropySum> 
   static Variable forward(AutogradContext* context, const Variable& x, const Variable& weight, const Variable& labels,
                           const OptionalVariable& row_weights, std::int64_t rows, bool wants_grad,
                           const RowLosses* losses) {
-    const auto all_x = x.flatten(0, -2), all_labels = labels.flatten();
-    const auto all_weights = row_weights ? row_weights->flatten() : at::Tensor();
+    const auto all_x = x.flatten(0, -2);
+    const Rows all{labels.flatten(), row_weights ? row_weights->flatten() : at::Tensor()};
     std::optional<ChunkGradients> grads;
     if (wants_grad) grads.emplace(all_x, weight, weight.requires_grad());
     auto loss = at::zeros({}, x.options().dtype(at::kDouble));
-    for (std::int64_t begin = 0; begin < all_x.size(0); begin += rows) {
-      const auto count = std::min(rows, all_x.size(0) - begin);
-      const auto part_x = all_x.narrow(0, begin, count), part_labels = all_labels.narrow(0, begin, count);
-      const auto part_weights = all_weights.defined() ? all_weights.narrow(0, begin, count) : at::Tensor();
-      const auto logits = at::linear(part_x, weight);
-      const auto part = losses_of(*losses, logits, part_labels, part_weights);
-      loss += part.loss;
-      if (!grads) continue;
-      losses->backward(at::ones_like(part.loss), logits, part_labels, part.stats, /*grad=*/logits);
-      weigh_gradient(logits, part_weights);
-      grads->add(begin, part_x, logits);
+    const auto num_rows = all_x.size(0),
+               at_once = wants_grad ? rows_of_matmul(shape_of(x, weight, labels), rows) : rows;
+    for (std::int64_t begin = 0; begin < num_rows; begin += at_once) {
+      const auto count = std::min(at_once, num_rows - begin);
+      const auto own_x = all_x.narrow(0, begin, count), logits = at::linear(own_x, weight);
+      add_losses(*losses, logits, all.narrow(begin, count), rows, wants_grad, loss);
+      if (grads) grads->add(begin, own_x, logits);
     }
     if (grads) {
       const auto [x_grad, weight_grad] = grads->take();
@@ -201,6 +221,30 @@ struct LinearCrossEntropySum : torch::autograd::Function<LinearCrossEntropySum> 
   }
 
  private:
+  // The labels and weights of some rows.
+  struct Rows {
+    at::Tensor labels, weights;
+    Rows narrow(std::int64_t begin, std::int64_t count) const {
+      return {labels.narrow(0, begin, count), weights.defined() ? weights.narrow(0, begin, count) : weights};
+    }
+  };
+
+  // Adds the losses of all rows of the logits, and replaces these by their gradients if they are wanted, some rows at a
+  // time.
+  static void add_losses(const RowLosses& losses, const at::Tensor& logits, const Rows& all, std::int64_t rows,
+                         bool wants_grad, at::Tensor& loss) {
+    for (std::int64_t begin = 0; begin < logits.size(0); begin += rows) {
+      const auto count = std::min(rows, logits.size(0) - begin);
+      const auto part_logits = logits.narrow(0, begin, count);
+      const Rows own = all.narrow(begin, count);
+      const auto part = losses_of(losses, part_logits, own.labels, own.weights);
+      loss += part.loss;
+      if (!wants_grad) continue;
+      losses.backward(at::ones_like(part.loss), part_logits, own.labels, part.stats, /*grad=*/part_logits);
+      weigh_gradient(part_logits, own.weights);
+    }
+  }
+
   // Scales in place if backward runs only once.
   static at::Tensor scaled(at::Tensor grad, const at::Tensor& factor) {
     if (torch::autograd::get_current_graph_task_keep_graph()) return grad * factor;
@@ -217,10 +261,6 @@ bool takes_in_parts(const at::Tensor& x, const at::Tensor& weight) {
 
 OptionalVariable optional(const at::Tensor& tensor) {
   return tensor.defined() ? OptionalVariable(tensor) : std::nullopt;
-}
-
-LossShape shape_of(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& labels) {
-  return {labels.numel(), x.size(-1), weight.size(0), x.scalar_type(), is_on_gpu(x)};
 }
 
 }  // namespace
@@ -280,9 +320,7 @@ std::int64_t rows_of_logits(const LossShape& shape) {
   if (most >= shape.rows) return shape.rows;
   const auto parts = (shape.rows + most - 1) / most;
   const auto rows = (shape.rows + parts - 1) / parts;
-  // The float32 sum of the weight's gradient takes memory in addition to that gradient.
-  const auto sums = shape.dtype == at::kFloat ? 0 : 4 * shape.vocab * shape.dim;
-  return (shape.rows - rows) * row_bytes > sums ? rows : shape.rows;
+  return bytes_in_parts(shape, rows) < shape.rows * row_bytes ? rows : shape.rows;
 }
 
 at::Tensor composed::cross_entropy_sum(const at::Tensor& logits, const at::Tensor& labels,

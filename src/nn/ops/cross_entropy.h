@@ -19,9 +19,11 @@ constexpr std::int64_t kIgnoreIndex = -100;  // a label that does not count
 // hold them: release them before. Throws c10::IndexError for a label outside the vocabulary.
 at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& labels, const at::Tensor& row_weights = {});
 
-// The same for the logits x [..., D] times weight [V, D] transposed, which are computed and used rows_of_logits() at a
-// time. If these are not all rows, gradients are computed along with the loss, and each part's logits are freed: the
-// gradient of bfloat16 weights is summed in float32, and rounded once more for each part.
+// The same for the logits x [..., D] times weight [V, D] transposed, which are used rows_of_logits() at a time. If
+// these are not all rows, gradients are computed along with the loss, and take the place of the logits, which are
+// freed: on CPU after each part, on a GPU after as many rows as take up to the memory of the weight's gradient in
+// float32. If that happens more than once, the gradient of bfloat16 weights is summed in float32, and rounded once more
+// each time.
 at::Tensor linear_cross_entropy_sum(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& labels,
                                     const at::Tensor& row_weights = {});
 
@@ -57,8 +59,8 @@ struct LossShape {
   bool on_gpu = false;
 };
 
-// Returns the number of rows of logits that linear_cross_entropy_sum() holds at once with this program's own kernels:
-// 64 MiB of them on CPU, 1 GiB with their copies on a GPU, but at least about 256 rows, and all if parts would take no
+// Returns the number of rows of logits that linear_cross_entropy_sum() uses at once with this program's own kernels: 64
+// MiB of them on CPU, 1 GiB with their copies on a GPU, but at least about 256 rows, and all if parts would take no
 // less memory.
 std::int64_t rows_of_logits(const LossShape& shape);
 
