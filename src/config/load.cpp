@@ -14,7 +14,7 @@ namespace {
 class Loader {
  public:
   Loader(FileValues files, const Environment& environment, const CommandLine& command_line)
-      : files_(std::move(files)), errors_(files_.other_errors), plans_(command_line.dry_run) {
+      : files_(std::move(files)), errors_(files_.other_errors) {
     for (auto& [key, given] : files_.by_key) values_[key] = std::move(given);
     for (const Override& given : parse_environment(environment, errors_)) set(given, "environment");
     check_variables(environment, errors_, out_.warnings);
@@ -71,10 +71,6 @@ class Loader {
 
   void apply(const Field& field, const FileValue& given) {
     if (const auto fault = find_fault(field, given.value)) {
-      if (plans_ && field.status.is_left_out_of_plans) {
-        out_.warnings.push_back("a run would be refused, and this plan leaves the key out: " + *fault);
-        return;
-      }
       files_.broken.push_back(field.key);
       if (given.origin.source) {
         files_.errors.add(*given.origin.source, given.origin.at, *fault);
@@ -126,7 +122,6 @@ class Loader {
 
   FileValues files_;
   std::vector<std::string> errors_;
-  bool plans_;                // --dry-run only
   bool is_all_read_ = false;  // the environment and the command line have no unknown name or unreadable value
   std::map<std::string, FileValue> values_;
   LoadedConfig out_;

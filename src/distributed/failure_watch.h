@@ -32,7 +32,7 @@ struct WrittenFailure {
   int common_code = 0;
   // The further lines of such an error: rank 0 may print it before it has come to the error itself. Begins with a line
   // break; empty if there are none.
-  std::string further_lines;
+  std::string further_lines = {};
 
   bool is_common() const { return common_code != 0; }
 };

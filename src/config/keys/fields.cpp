@@ -34,14 +34,9 @@ Rule one_of(StringList choices, StringList not_built = {}) {
 
 const Status kSupported{};
 Status no_effect(std::string reason) { return {Support::kNoEffect, std::move(reason)}; }
-Status needless(std::string reason) {
-  return {Support::kNoEffect, std::move(reason), /*is_left_out_of_plans=*/false, /*is_only_noted=*/true};
-}
+Status needless(std::string reason) { return {Support::kNoEffect, std::move(reason), /*is_only_noted=*/true}; }
 Status dormant(std::string switch_key) { return {Support::kDormant, "it only refines " + std::move(switch_key)}; }
 Status not_built(std::string reason) { return {Support::kNotBuilt, std::move(reason)}; }
-Status not_built_but_planned(std::string reason) {
-  return {Support::kNotBuilt, std::move(reason), /*is_left_out_of_plans=*/true};
-}
 
 // [training.dataloader], [validation.dataloader]
 Status one_thread() { return no_effect("one thread of each rank always loads ahead"); }

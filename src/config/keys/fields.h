@@ -23,9 +23,7 @@ enum class Support {
 
 struct Status {
   Support support = Support::kSupported;
-  std::string reason;  // a sentence without a full stop; empty for kSupported
-  // For kNotBuilt keys without a Rule that change no shape: --dry-run plans as if the key had its default, and says so.
-  bool is_left_out_of_plans = false;
+  std::string reason;          // a sentence without a full stop; empty for kSupported
   bool is_only_noted = false;  // for kNoEffect keys without which a run lacks nothing: a note instead of a warning
 };
 
