@@ -1,4 +1,5 @@
 #include "kernels/cuda/fill_uniform.h"
+#include "kernels/cuda/launch_kernel.h"
 
 namespace titan::cuda {
 // The namespace has a name because nvcc names an anonymous one after the file's path, and the same source must give
@@ -23,9 +24,8 @@ cudaError_t launch_fill_uniform(float* out, const Fill& fill, cudaStream_t strea
   const std::int64_t groups = num_groups(fill);
   if (groups == 0) return cudaSuccess;
   const std::int64_t blocks = (groups + kThreads - 1) / kThreads;
-  fill_uniform_kernel<<<static_cast<unsigned>(blocks < kMaxBlocks ? blocks : kMaxBlocks), kThreads, 0, stream>>>(
-      out, fill, groups);
-  return cudaGetLastError();
+  return launch_kernel({blocks < kMaxBlocks ? blocks : kMaxBlocks, kThreads}, stream, fill_uniform_kernel, out, fill,
+                       groups);
 }
 
 }  // namespace titan::cuda

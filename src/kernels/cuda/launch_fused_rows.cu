@@ -1,4 +1,5 @@
 #include "kernels/cuda/launch_fused_rows.h"
+#include "kernels/cuda/launch_kernel.h"
 
 namespace titan::cuda {
 // The namespace has a name because nvcc names an anonymous one after the file's path, and the same source must give
@@ -129,9 +130,10 @@ __global__ void __launch_bounds__(kLanes)
     device::swiglu_backward_pack<T>(i, out_grad, gate, up, gate_grad, up_grad);
 }
 
-unsigned blocks_of(std::int64_t count) {
+// Returns the grid in which each lane computes one of `count` packs, or several.
+Grid grid_of(std::int64_t count) {
   const std::int64_t blocks = (count + kLanes - 1) / kLanes;
-  return static_cast<unsigned>(blocks < kMaxBlocks ? blocks : kMaxBlocks);
+  return {blocks < kMaxBlocks ? blocks : kMaxBlocks, kLanes};
 }
 
 }  // namespace fused_row_kernels
@@ -139,9 +141,8 @@ unsigned blocks_of(std::int64_t count) {
 template <typename T>
 cudaError_t launch_rms_norm(std::int64_t rows, std::int64_t dim, float eps, const T* x, const T* delta, const T* weight,
                             T* sum, T* out, float* rrms, cudaStream_t stream) {
-  const auto blocks = static_cast<unsigned>(rows < (std::int64_t{1} << 20) ? rows : (std::int64_t{1} << 20));
-  titan_rms_norm<T><<<blocks, kLanes, 0, stream>>>(rows, dim, eps, x, delta, weight, sum, out, rrms);
-  return cudaGetLastError();
+  const std::int64_t blocks = rows < (std::int64_t{1} << 20) ? rows : (std::int64_t{1} << 20);
+  return launch_kernel({blocks, kLanes}, stream, titan_rms_norm<T>, rows, dim, eps, x, delta, weight, sum, out, rrms);
 }
 
 template <typename T>
@@ -154,42 +155,39 @@ cudaError_t launch_rms_norm_backward(std::int64_t rows, std::int64_t dim, std::i
                                             static_cast<int>(shared));
     if (error != cudaSuccess) return error;
   }
-  titan_rms_norm_backward<T><<<static_cast<unsigned>(teams), kLanes, shared, stream>>>(rows, dim, out_grad, more, x,
-                                                                                       weight, rrms, x_grad, columns);
-  titan_sum_teams<T>
-      <<<static_cast<unsigned>(device::blocks_of_slots(dim)), kLanes, 0, stream>>>(columns, teams, dim, weight_grad);
-  return cudaGetLastError();
+  const auto error = launch_kernel({teams, kLanes, shared}, stream, titan_rms_norm_backward<T>, rows, dim, out_grad,
+                                   more, x, weight, rrms, x_grad, columns);
+  if (error != cudaSuccess) return error;
+  return launch_kernel({device::blocks_of_slots(dim), kLanes}, stream, titan_sum_teams<T>, columns, teams, dim,
+                       weight_grad);
 }
 
 template <typename T>
 cudaError_t launch_rotate(const device::Rotation& shape, const T* x, const float* factors, bool conjugate, T* out,
                           cudaStream_t stream) {
   const device::Places places = device::places_of_all<T>(shape);
-  titan_rotate<T><<<blocks_of(places.count), kLanes, 0, stream>>>(shape, places, x, factors, conjugate, out);
-  return cudaGetLastError();
+  return launch_kernel(grid_of(places.count), stream, titan_rotate<T>, shape, places, x, factors, conjugate, out);
 }
 
 template <typename T>
 cudaError_t launch_rotate_halves(const device::Rotation& shape, const T* x, const float* factors, bool conjugate,
                                  T* out, cudaStream_t stream) {
   const device::Places places = device::places_of_halves<T>(shape);
-  titan_rotate_halves<T><<<blocks_of(places.count), kLanes, 0, stream>>>(shape, places, x, factors, conjugate, out);
-  return cudaGetLastError();
+  return launch_kernel(grid_of(places.count), stream, titan_rotate_halves<T>, shape, places, x, factors, conjugate,
+                       out);
 }
 
 template <typename T>
 cudaError_t launch_swiglu(std::int64_t count, const T* gate, const T* up, T* out, cudaStream_t stream) {
   const std::int64_t packs = count / device::Pack<T>::kSize;
-  titan_swiglu<T><<<blocks_of(packs), kLanes, 0, stream>>>(packs, gate, up, out);
-  return cudaGetLastError();
+  return launch_kernel(grid_of(packs), stream, titan_swiglu<T>, packs, gate, up, out);
 }
 
 template <typename T>
 cudaError_t launch_swiglu_backward(std::int64_t count, const T* out_grad, const T* gate, const T* up, T* gate_grad,
                                    T* up_grad, cudaStream_t stream) {
   const std::int64_t packs = count / device::Pack<T>::kSize;
-  titan_swiglu_backward<T><<<blocks_of(packs), kLanes, 0, stream>>>(packs, out_grad, gate, up, gate_grad, up_grad);
-  return cudaGetLastError();
+  return launch_kernel(grid_of(packs), stream, titan_swiglu_backward<T>, packs, out_grad, gate, up, gate_grad, up_grad);
 }
 
 #define TITAN_INSTANTIATE(T)                                                                                        \
