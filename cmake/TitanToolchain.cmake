@@ -40,6 +40,8 @@ if(CMAKE_BUILD_TYPE STREQUAL "Release")
 endif()
 if(TITAN_SANITIZE)
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${TITAN_SANITIZE};-fno-omit-frame-pointer>")
+  # Objects of the wheel have its own type information, which this check takes for that of another type.
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize=vptr>)
   add_link_options(-fsanitize=${TITAN_SANITIZE})
 endif()
 

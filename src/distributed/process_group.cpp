@@ -5,7 +5,6 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
-#include <cstring>
 #include <new>
 #include <string_view>
 
@@ -352,7 +351,7 @@ std::vector<std::string> ProcessGroup::all_gather_bytes(const std::string& bytes
   all_gather(lengths, length).wait();
   const auto longest = lengths.max().item<std::int64_t>();
   auto mine = at::zeros({longest}, at::kByte);
-  std::memcpy(mine.data_ptr(), bytes.data(), bytes.size());
+  std::ranges::copy(bytes, static_cast<char*>(mine.data_ptr()));
   auto all = at::empty({size() * longest}, at::kByte);
   if (longest > 0) all_gather(all, mine).wait();
   std::vector<std::string> out;
@@ -368,7 +367,7 @@ std::string ProcessGroup::broadcast_bytes(const std::string& bytes, int root) {
   auto length = at::full({1}, static_cast<std::int64_t>(bytes.size()), at::kLong);
   broadcast(length, root).wait();
   auto buffer = at::empty({length.item<std::int64_t>()}, at::kByte);
-  if (rank() == root) std::memcpy(buffer.data_ptr(), bytes.data(), bytes.size());
+  if (rank() == root) std::ranges::copy(bytes, static_cast<char*>(buffer.data_ptr()));
   if (buffer.numel() > 0) broadcast(buffer, root).wait();
   return {static_cast<const char*>(buffer.data_ptr()), static_cast<std::size_t>(buffer.numel())};
 }

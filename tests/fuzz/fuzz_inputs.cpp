@@ -1,9 +1,7 @@
 // Feeds broken inputs to the program's readers, without libFuzzer: see kUsage. Each format has a process of its own, so
 // that a crash of one says which input it was, and the others still run.
-#include <malloc.h>
 #include <spdlog/spdlog.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,10 +9,10 @@
 #include <charconv>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <optional>
 
 #include "base/fs.h"
+#include "tests/fuzz/memory_limit.h"
 #include "tests/fuzz/mutate.h"
 #include "tests/fuzz/support.h"
 #include "tests/fuzz/targets.h"
@@ -31,8 +29,7 @@ constexpr const char* kUsage =
     "accepted or refused with one of the program's errors, with little memory and processor time. Anything else is a\n"
     "finding: its input is written to FOLDER (.). After N findings (1) the next format follows.\n";
 
-constexpr std::uint64_t kSpareMemory = 512 << 20;  // that an input may take
-constexpr int kProcessorSeconds = 20;              // that an input may take; usual are milliseconds
+constexpr int kProcessorSeconds = 20;  // that an input may take; usual are milliseconds
 constexpr std::size_t kLongestReason = 4000;
 
 struct Options {
@@ -51,21 +48,6 @@ struct Shared {
   std::uint64_t done;
   char reason[kLongestReason];
 };
-
-std::uint64_t address_space_in_use() {
-  std::ifstream statm("/proc/self/statm");
-  std::uint64_t pages = 0;
-  statm >> pages;
-  return pages * 4096;
-}
-
-void limit_memory() {
-  mallopt(M_ARENA_MAX, 1);  // else each thread could reserve 64 MiB
-  rlimit limit{};
-  getrlimit(RLIMIT_AS, &limit);
-  limit.rlim_cur = address_space_in_use() + kSpareMemory;
-  setrlimit(RLIMIT_AS, &limit);
-}
 
 // Ends the process with SIGVTALRM if it computes for longer, until the next call.
 void limit_time() {
@@ -121,7 +103,7 @@ double seconds_now() {
 int read_all(const Target& target, const Options& options, double end, Shared& shared) {
   spdlog::set_level(spdlog::level::off);
   const Inputs inputs(target, options.seed);
-  limit_memory();
+  const MemoryLimit limit;
   const std::uint64_t count = inputs.num_whole() + options.count;
   for (; options.seconds > 0 ? seconds_now() < end : shared.number < count; ++shared.number) {
     const std::string reason = reason_of(target, inputs.get(shared.number), inputs.is_valid(shared.number));
@@ -211,7 +193,7 @@ std::optional<Options> parse(int count, char** arguments) {
 
 int replay(const Target& target, const Options& options) {
   const std::string input = read_file(options.replay);
-  limit_memory();
+  const MemoryLimit limit;
   const std::string reason = reason_of(target, input, /*is_valid=*/false);
   std::printf("%s\n", reason.empty() ? "no finding" : reason.c_str());
   return reason.empty() ? 0 : 1;

@@ -1,12 +1,9 @@
 // Runs the targets of checkpoints without a fuzzer: on its earlier findings (corpus/), on valid inputs, and on both
 // cut short, with flipped bits and with missing bytes.
 #include <gtest/gtest.h>
-#include <malloc.h>
-#include <sys/resource.h>
-
-#include <fstream>
 
 #include "base/fs.h"
+#include "tests/fuzz/memory_limit.h"
 #include "tests/fuzz/targets.h"
 
 namespace titan::fuzz {
@@ -14,28 +11,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Memory that a target may add: a declared size must be refused before memory for it is requested.
-constexpr std::uint64_t kSpareMemory = 512 << 20;
 constexpr std::size_t kMostDamages = 1000;  // per input, spread over it
-
-std::uint64_t address_space_in_use() {
-  std::ifstream statm("/proc/self/statm");
-  std::uint64_t pages = 0;
-  statm >> pages;
-  return pages * 4096;
-}
 
 class FuzzRegression : public ::testing::TestWithParam<Target> {
  protected:
-  void SetUp() override {
-    ASSERT_EQ(mallopt(M_ARENA_MAX, 1), 1);  // else each thread of a load could reserve 64 MiB
-    ASSERT_EQ(getrlimit(RLIMIT_AS, &before_), 0);
-    rlimit limit = before_;
-    limit.rlim_cur = address_space_in_use() + kSpareMemory;
-    ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
-  }
-  void TearDown() override { setrlimit(RLIMIT_AS, &before_); }
-
   // Returns "" if the target neither crashes nor throws.
   static std::string finding(const std::string& bytes) {
     try {
@@ -54,7 +33,7 @@ class FuzzRegression : public ::testing::TestWithParam<Target> {
     return all;
   }
 
-  rlimit before_{};
+  const MemoryLimit limit_;
 };
 
 TEST_P(FuzzRegression, SeedsAreAccepted) {

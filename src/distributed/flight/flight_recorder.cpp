@@ -1,7 +1,6 @@
 #include "distributed/flight/flight_recorder.h"
 
 #include <algorithm>
-#include <cstring>
 #include <ranges>
 #include <utility>
 
@@ -16,8 +15,7 @@ constexpr std::array<std::string_view, 6> kStateNames = {"starting", "started", 
 // Truncates a label at its start: the end of a module's name says more.
 void copy_label(std::string_view label, std::array<char, CollectiveRecord::kLabelSize>& out) {
   if (label.size() >= out.size()) label.remove_prefix(label.size() - (out.size() - 1));
-  std::memcpy(out.data(), label.data(), label.size());
-  out[label.size()] = '\0';
+  out[label.copy(out.data(), out.size() - 1)] = '\0';
 }
 
 bool is_of(const CollectiveRecord& record, const CollectiveTicket& ticket) {

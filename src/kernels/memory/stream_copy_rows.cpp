@@ -6,7 +6,12 @@
 namespace titan::kernels::TITAN_ISA {
 namespace {
 
-Vector load_bytes(const std::byte* from) { return load(reinterpret_cast<const float*>(from)); }
+// load() is for elements, which are aligned to their size.
+Vector load_bytes(const std::byte* from) {
+  Vector out;
+  std::memcpy(&out, from, sizeof(out));
+  return out;
+}
 
 void copy(Index bytes, const std::byte* source, std::byte* target) {
   Index i = before_aligned(target, bytes);

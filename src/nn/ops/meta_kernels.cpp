@@ -40,8 +40,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> flash_attention_backward(
 }  // namespace
 
 void register_meta_kernels() {
-  static const auto* const library = [] {
-    // Never unregistered: tensors may outlive any scope.
+  // Never unregistered: tensors may outlive any scope. "used" keeps the pointer, or leak checkers would report it.
+  [[gnu::used]] static const auto* const library = [] {
     auto* made = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::Meta, __FILE__, __LINE__);
     made->impl("index_select", index_select);
     made->impl("embedding_dense_backward", embedding_dense_backward);
@@ -49,7 +49,6 @@ void register_meta_kernels() {
     made->impl("_scaled_dot_product_flash_attention_for_cpu_backward", flash_attention_backward);
     return made;
   }();
-  static_cast<void>(library);
 }
 
 }  // namespace titan::nn

@@ -47,11 +47,16 @@ CountingAllocator g_counting;
 
 }  // namespace
 
-void* operator new(std::size_t size) {
+// A sanitizer has its own nothrow form, whose memory free() would refuse.
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
   void* const block = std::malloc(size == 0 ? 1 : size);
-  if (!block) throw std::bad_alloc();
-  count(static_cast<std::int64_t>(malloc_usable_size(block)));
+  if (block != nullptr) count(static_cast<std::int64_t>(malloc_usable_size(block)));
   return block;
+}
+
+void* operator new(std::size_t size) {
+  if (void* const block = operator new(size, std::nothrow)) return block;
+  throw std::bad_alloc();
 }
 
 void operator delete(void* block) noexcept {

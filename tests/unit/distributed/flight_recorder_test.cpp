@@ -150,7 +150,8 @@ TEST(FlightRecorder, KeepsMessagesApartWithTheirPeer) {
   // The state of a record that others have replaced changes none of them.
   for (std::size_t i = 0; i < FlightRecorder::kRecentTransfers; ++i) recorder.start_send(group, 2, 1, at::kHalf);
   recorder.set_state(sent, CollectiveState::kWaiting);
-  for (const auto& one : recorder.groups().at(0).transfers) EXPECT_EQ(one.state, CollectiveState::kStarting);
+  const auto last = recorder.groups().at(0).transfers;
+  for (const auto& one : last) EXPECT_EQ(one.state, CollectiveState::kStarting);
 }
 
 // A device is asked for a number alone: its last collectives are those that it has not finished.

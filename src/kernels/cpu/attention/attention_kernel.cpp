@@ -245,8 +245,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> attention_backward(const Attentio
 }
 
 void install_attention() {
-  // Never unregistered: tensors may outlive any scope.
-  [[maybe_unused]] static const auto* const library = [] {
+  // Never unregistered: tensors may outlive any scope. "used" keeps the pointer, or leak checkers would report it.
+  [[gnu::used]] static const auto* const library = [] {
     auto* made = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::CPU, __FILE__, __LINE__);
     made->impl("_scaled_dot_product_flash_attention_for_cpu", dispatched_forward);
     made->impl("_scaled_dot_product_flash_attention_for_cpu_backward", dispatched_backward);

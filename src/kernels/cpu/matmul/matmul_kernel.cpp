@@ -177,8 +177,8 @@ void matmul(const MatmulKernels& kernels, const at::Tensor& left, const at::Tens
 }
 
 void install_matmul() {
-  // Never unregistered: tensors may outlive any scope.
-  [[maybe_unused]] static const auto* const library = [] {
+  // Never unregistered: tensors may outlive any scope. "used" keeps the pointer, or leak checkers would report it.
+  [[gnu::used]] static const auto* const library = [] {
     auto* made = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::CPU, __FILE__, __LINE__);
     made->impl("mm", dispatched_mm);
     made->impl("mm.out", dispatched_mm_out);
