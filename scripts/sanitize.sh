@@ -25,11 +25,12 @@ done
 
 # Each rank runs one thread, as the tests of the release build do where ranks share the cores.
 export OMP_NUM_THREADS=1
-# Signals are for the program's own handler, which tests look at; libraries that tests preload come before the runtime.
-export ASAN_OPTIONS=detect_leaks=1:exitcode=66:handle_segv=0:handle_sigbus=0:handle_abort=0:handle_sigill=0:handle_sigfpe=0:use_sigaltstack=0:verify_asan_link_order=0
+# Signals are for the program's own handler, which tests look at. Libraries that tests preload may come before a runtime.
+signals=handle_segv=0:handle_sigbus=0:handle_abort=0:handle_sigill=0:handle_sigfpe=0:use_sigaltstack=0
+export ASAN_OPTIONS=detect_leaks=1:exitcode=66:verify_asan_link_order=0:$signals
 export LSAN_OPTIONS=suppressions=$PWD/scripts/lsan.supp:print_suppressions=0
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:exitcode=66
-export TSAN_OPTIONS=suppressions=$PWD/scripts/tsan.supp:exitcode=66:second_deadlock_stack=1
+export TSAN_OPTIONS=suppressions=$PWD/scripts/tsan.supp:exitcode=66:second_deadlock_stack=1:$signals
 
 passed=0 failed=0
 log=$(mktemp) || exit 1
@@ -52,16 +53,23 @@ check() {
   fi
 }
 
+# The thread sanitizer cannot judge some tests. It does not see the wheel's reference counts: where torch's engine has a
+# thread for a device, it reports each of torch's objects that one thread makes and the other frees. It delivers a signal
+# only when a thread's call returns, and these tests wait for one that interrupts a call. In one, ATen itself divides a
+# loop by libgomp, which it does not see either.
+declare -A left_out=([asan]="none" [tsan]="dist_simulated_device_test")
+declare -A left_out_parts=([asan]="" [tsan]="Signal.InterruptedReadIsRestarted:ThreadStacks.AreThoseOfTheOtherThreads:TotalNorm.IsOfATensNormsOnAnyNumberOfThreads")
+
 # Runs all tests of the labels unit and dist in build/PRESET, two at a time: a sanitized process takes several times the
 # memory.
 check_every() {
-  local report=build/$1/reports/sanitized.xml good=0 bad=1 left_out=0
+  local report=build/$1/reports/sanitized.xml good=0 bad=1 skipped=0
   mkdir -p "${report%/*}"
   rm -f "$report"
-  TITAN_TIME_SCALE=20 ctest --test-dir "build/$1" -L '^(unit|dist)$' -j 2 --timeout 3600 --output-on-failure --output-junit "$PWD/$report"
-  [[ -f $report ]] && read -r good bad left_out _ < <(python3 scripts/ctest_report.py count "$report" --skips tests/expected_skips.txt)
+  GTEST_FILTER="-${left_out_parts[$1]}" TITAN_TIME_SCALE=20 ctest --test-dir "build/$1" -L '^(unit|dist)$' -E "^(${left_out[$1]})\$" -j 2 --timeout 3600 --output-on-failure --output-junit "$PWD/$report"
+  [[ -f $report ]] && read -r good bad skipped _ < <(python3 scripts/ctest_report.py count "$report" --skips tests/expected_skips.txt)
   passed=$((passed + good)) failed=$((failed + bad))
-  echo "| $(date +%F) | $(git describe --always --dirty) | $1 | $(c++ -dumpfullversion) | $(uname -m), $(nproc --all) cores | $good passed, $bad failed, $left_out skipped |"
+  echo "| $(date +%F) | $(git describe --always --dirty) | $1 | $(c++ -dumpfullversion) | $(uname -m), $(nproc --all) cores | $good passed, $bad failed, $skipped skipped, left out: ${left_out[$1]} ${left_out_parts[$1]} |"
 }
 
 declare -A planted=([asan]="use_after_free leak" [tsan]="race race_in_hook")
