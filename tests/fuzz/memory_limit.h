@@ -6,23 +6,29 @@
 
 #include <cstdint>
 #include <fstream>
+#include <stdexcept>
 
 namespace titan::fuzz {
 
 constexpr std::uint64_t kSpareMemory = 512 << 20;
 
 // Limits the addresses that this process may have to those in use and kSpareMemory more, until it is destroyed. Does
-// nothing under a sanitizer, which reserves addresses for itself and ends the process if it gets none.
+// nothing under a sanitizer, which reserves addresses for itself and ends the process if it gets none. Throws if the
+// limit cannot be set: without it nothing would be found.
 class MemoryLimit {
  public:
   MemoryLimit() {
-    mallopt(M_ARENA_MAX, 1);  // else each thread could reserve 64 MiB
-    getrlimit(RLIMIT_AS, &before_);
+    if (kIsSanitized) return;
+    const bool has_one_arena = mallopt(M_ARENA_MAX, 1) == 1;  // else each thread could reserve 64 MiB
+    const bool is_known = getrlimit(RLIMIT_AS, &before_) == 0;
     rlimit limit = before_;
     limit.rlim_cur = in_use() + kSpareMemory;
-    if (!kIsSanitized) setrlimit(RLIMIT_AS, &limit);
+    if (!has_one_arena || !is_known || setrlimit(RLIMIT_AS, &limit) != 0)
+      throw std::runtime_error("the memory of this process cannot be limited");
   }
-  ~MemoryLimit() { setrlimit(RLIMIT_AS, &before_); }
+  ~MemoryLimit() {
+    if (!kIsSanitized) setrlimit(RLIMIT_AS, &before_);
+  }
   MemoryLimit(const MemoryLimit&) = delete;
 
  private:
