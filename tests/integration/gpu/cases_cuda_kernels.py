@@ -16,17 +16,18 @@ KERNEL = re.compile(
 )
 
 
-def compiler(context):
+def compiler(context, language, name):
+    """Returns the compiler of the build; skips the case if there is none."""
     cache = context.program.parent / "CMakeCache.txt"
-    found = re.search(r"^CMAKE_CUDA_COMPILER:\w+=(\S+)$", cache.read_text(), re.MULTILINE) if cache.exists() else None
-    return found[1] if found else skip("nvcc")
+    found = re.search(rf"^CMAKE_{language}_COMPILER:\w+=(\S+)$", cache.read_text(), re.MULTILINE) if cache.exists() else None
+    return found[1] if found else skip(name)
 
 
 @case(300, tier="wide", processors=1)
 def own_kernels_keep_registers(context):
     """No kernel spills registers to memory, and all leave room for half of the threads of a multiprocessor: their speed
     is that of memory, whose latency only other threads hide."""
-    nvcc = compiler(context)
+    nvcc = compiler(context, "CUDA", "nvcc")
     known = subprocess.run([nvcc, "--list-gpu-arch"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
     architectures = [name for name in THREADS if f"compute_{name}" in known]
     expect(len(architectures) >= 4, f"nvcc knows {known}")

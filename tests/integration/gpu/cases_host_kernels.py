@@ -1,10 +1,10 @@
 """Runs the CUDA kernels on the host (tests/support/host_lanes/) under sanitizers, as they are and with faults."""
-import re
 import shutil
 import subprocess
 
+from cases_cuda_kernels import compiler
 from harness import ROOT, case, expect
-from planted_faults import with_fault
+from planted_faults import planted
 
 KERNELS = "cuda/launch_fused_rows.cu"
 LANES = "portable/fused_lanes.h"
@@ -27,10 +27,6 @@ FAULTS = {
 ALWAYS_PLANTED = ["a team's sum is replaced before all have read it", "the last columns have no shared memory"]
 
 
-def compiler(context):
-    return re.search(r"^CMAKE_CXX_COMPILER:\w+=(\S+)$", (context.program.parent / "CMakeCache.txt").read_text(), re.MULTILINE)[1]
-
-
 def report(context, sources, sanitizer):
     """Returns what the sanitizer prints of all kernels, which lie in the folder `sources`."""
     program = context.folder / f"kernels_{sanitizer}"
@@ -39,7 +35,7 @@ def report(context, sources, sanitizer):
     words = ["-std=c++20", "-O1", "-g1", "-fno-extern-tls-init", f"-fsanitize={kinds}", "-fno-sanitize-recover=undefined"]
     words += ["-I", lanes, "-I", sources, "-I", ROOT, "-o", program, *sorted(lanes.glob("*.cpp"))]
     kernels = sorted((sources / "kernels/cuda").glob("*.cu"))
-    done = subprocess.run([compiler(context), *map(str, words), "-x", "c++", *map(str, kernels)], stderr=subprocess.PIPE, text=True)
+    done = subprocess.run([compiler(context, "CXX", "a C++ compiler"), *map(str, words), "-x", "c++", *map(str, kernels)], stderr=subprocess.PIPE, text=True)
     expect(done.returncode == 0, done.stderr[-2000:])
     done = subprocess.run([program], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     expect((done.returncode == 0) != any(text in done.stdout for text in REPORTS.values()), done.stdout[-2000:])
@@ -51,13 +47,8 @@ def check_faults(context, names):
     shutil.copytree(ROOT / "src/kernels", sources / "kernels")
     for name in names:
         sanitizer, path, change = FAULTS[name]
-        file = sources / "kernels" / path
-        sound = file.read_text()
-        faulty = with_fault(sound, change)
-        expect(faulty, f"{name}: {path} has not exactly once\n{change[0]}")
-        file.write_text(faulty)
-        found = report(context, sources, sanitizer)
-        file.write_text(sound)
+        with planted(sources / "kernels", {path: change}):
+            found = report(context, sources, sanitizer)
         expect(REPORTS[sanitizer] in found, f"not found: {name}\n{found[-2000:]}")
 
 

@@ -6,7 +6,7 @@ import shutil
 from cases_simulated import check_schedules
 from cases_wheel import finished
 from harness import ROOT, Failure, Job, case, expect
-from planted_faults import FAULTS, with_fault
+from planted_faults import FAULTS, planted, with_fault
 
 SAVER_TEST = ["tests/distributed/dist_simulated_device_test", "--gtest_filter=SimulatedSaver.*"]
 TARGETS = ["simulated-titan-train", "dist_simulated_device_test"]
@@ -15,9 +15,9 @@ TARGETS = ["simulated-titan-train", "dist_simulated_device_test"]
 @case(30, processors=1)
 def planted_faults_fit_the_source(context):
     """Every place in which a fault is planted is there, once."""
-    for name, fault in FAULTS.items():
+    for fault in FAULTS.values():
         for path, change in fault.changes.items():
-            expect(with_fault((ROOT / path).read_text(), change), f"{name}: {path} has not exactly once\n{change[0]}")
+            with_fault(ROOT, path, change)
 
 
 def copy_source(context):
@@ -61,11 +61,7 @@ def planted_faults_are_found(context):
         found = finds(context, folder, f"sound_{ranks}", ranks)
         expect(found is None, f"without a fault: {found}")
     for number, (name, fault) in enumerate(FAULTS.items()):
-        sound = {path: (source / path).read_text() for path in fault.changes}
-        for path, change in fault.changes.items():
-            (source / path).write_text(with_fault(sound[path], change))
-        build(context, source, f"build_{number}")
-        found = finds(context, folder, f"fault_{number}", fault.ranks)
+        with planted(source, fault.changes):
+            build(context, source, f"build_{number}")
+            found = finds(context, folder, f"fault_{number}", fault.ranks)
         expect(found and fault.report in found, f"not found: {name}\n{found}")
-        for path, text in sound.items():
-            (source / path).write_text(text)

@@ -1,6 +1,9 @@
 """Faults that fully_shard and saves once had on a GPU, none of which changes a value: each held more memory than FSDP2, or
 made training wait. They are planted again in a copy of the source, so that the tests against them are known to find them."""
+import contextlib
 import dataclasses
+
+from harness import expect
 
 PARAM_GROUP = "src/parallel/fsdp/param_group.cpp"
 COMM_CONTEXT = "src/parallel/fsdp/comm_context.cpp"
@@ -41,7 +44,23 @@ FAULTS = {
 }
 
 
-def with_fault(text, change):
-    """Returns the text of a file with the fault in it; None if what it takes the place of does not stand there once."""
+def with_fault(folder, path, change):
+    """Returns the text of a file with the fault in it."""
+    text = (folder / path).read_text()
     old, new = change
-    return text.replace(old, new) if text.count(old) == 1 else None
+    expect(text.count(old) == 1, f"{path} has not exactly once\n{old}")
+    return text.replace(old, new)
+
+
+@contextlib.contextmanager
+def planted(folder, changes):
+    """Holds the faults in the files of a folder as long as the block runs."""
+    sound = {path: (folder / path).read_text() for path in changes}
+    faulty = {path: with_fault(folder, path, change) for path, change in changes.items()}
+    try:
+        for path, text in faulty.items():
+            (folder / path).write_text(text)
+        yield
+    finally:
+        for path, text in sound.items():
+            (folder / path).write_text(text)

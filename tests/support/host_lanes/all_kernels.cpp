@@ -8,10 +8,6 @@
 #include "kernels/cuda/launch_fused_rows.h"
 
 namespace titan::cuda {
-inline namespace fused_row_kernels {
-thread_local float own_columns[16 << 10];
-}
-
 namespace {
 
 void check(cudaError_t error, const char* what) {
@@ -68,8 +64,6 @@ void launch_elementwise() {
 
 }  // namespace
 }  // namespace titan::cuda
-
-std::span<float> titan::test::dynamic_shared_memory() { return titan::cuda::own_columns; }
 
 int main() {
   using namespace titan;

@@ -27,8 +27,8 @@ void sync_block();
 // Returns the value of the thread of the warp whose index differs in the bits of `apart`.
 float shuffled(float value, int apart);
 
-// Returns the memory of this thread of the host that stands for a block's dynamic shared memory. The program that
-// contains the kernels defines it. NaNs are in it before a block starts.
+// Returns the memory of this thread of the host that stands for a block's dynamic shared memory. NaNs are in it before
+// a block starts.
 std::span<float> dynamic_shared_memory();
 
 }  // namespace titan::test

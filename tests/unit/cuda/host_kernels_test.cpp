@@ -1,11 +1,11 @@
 // Runs the CUDA kernels themselves on the host, each thread of a block by itself, against the loops of host_launches(),
 // which add in the same order: every bit is equal. scripts/sanitize.sh runs it, too.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <cstring>
 #include <random>
+#include <type_traits>
 #include <vector>
 
 #include "kernels/cuda/fill_uniform.h"
@@ -14,13 +14,6 @@
 #include "kernels/device/device_operators.h"
 
 namespace titan::cuda {
-
-// This memory stands for the kernels' dynamic shared memory.
-constexpr std::size_t kMostColumns = 16 << 10;
-inline namespace fused_row_kernels {
-thread_local float own_columns[kMostColumns];
-}
-
 namespace {
 
 using device::BFloat16Bits;
@@ -220,5 +213,3 @@ TEST(HostLanes, RefusesWhatADeviceRefuses) {
 
 }  // namespace
 }  // namespace titan::cuda
-
-std::span<float> titan::test::dynamic_shared_memory() { return titan::cuda::own_columns; }
