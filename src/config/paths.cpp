@@ -164,6 +164,18 @@ fs::path checkpoint_folder(const JobConfig& config) {
   return fs::path(config.job.dump_folder) / config.checkpoint.folder;
 }
 
+fs::path real_path(const fs::path& path) {
+  std::error_code error;
+  fs::path found = fs::weakly_canonical(fs::absolute(path, error), error);
+  if (error) found = path.lexically_normal();
+  return found.has_filename() ? found : found.parent_path();
+}
+
+bool is_outside_dump_folder(const fs::path& folder, const JobConfig& config) {
+  const fs::path from_dump = real_path(folder).lexically_relative(real_path(config.job.dump_folder));
+  return from_dump.empty() || *from_dump.begin() == "..";
+}
+
 fs::path initial_hugging_face_folder(const JobConfig& config) {
   const Checkpoint& c = config.checkpoint;
   if (!c.enable || !c.initial_load_in_hf) return {};

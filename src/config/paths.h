@@ -14,6 +14,13 @@ namespace titan::config {
 // Returns the folder of the run's checkpoints: checkpoint.folder under job.dump_folder, or itself if it is absolute.
 std::filesystem::path checkpoint_folder(const JobConfig& config);
 
+// Returns `path` as an absolute one without links, "." and "..", and without a slash at its end. What does not exist is
+// taken for folders.
+std::filesystem::path real_path(const std::filesystem::path& path);
+
+// True if `folder` is not under job.dump_folder. Follows links.
+bool is_outside_dump_folder(const std::filesystem::path& folder, const JobConfig& config);
+
 // Returns the folder with the weights in Hugging Face's format that training starts from; "" if it starts from others.
 std::filesystem::path initial_hugging_face_folder(const JobConfig& config);
 

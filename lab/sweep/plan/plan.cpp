@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "config/keys/values/evaluation_tasks.h"
 #include "config/load.h"
+#include "config/paths.h"
 #include "config/validate.h"
 
 namespace titan::sweep {
@@ -316,6 +317,21 @@ void check_same_held_out_set(const Plan& plan, const SweepSpec& spec) {
     }
 }
 
+// Refuses trials that would save into one folder: a trial resumes from what it finds there.
+void check_checkpoint_folders(const std::vector<PlannedTrial>& trials) {
+  std::map<std::string, std::string> owners;
+  for (const PlannedTrial& trial : trials) {
+    if (!trial.config.checkpoint.enable || trial.config.checkpoint.load_only) continue;
+    const std::string folder = config::real_path(config::checkpoint_folder(trial.config)).string();
+    const auto [owner, is_new] = owners.emplace(folder, trial.name);
+    if (is_new) continue;
+    throw ConfigError("error: checkpoint.folder = \"" + trial.config.checkpoint.folder + "\" is " + folder + " in " +
+                      owner->second.substr(0, kNumberedName) + " and in " + trial.name.substr(0, kNumberedName) +
+                      ", and a trial would resume from the other's checkpoints. Give a name without / and .., which " +
+                      "is under each trial's own folder, or another folder to each trial");
+  }
+}
+
 void add_warnings(const std::vector<std::string>& from, std::vector<std::string>& to) {
   for (const auto& warning : from)
     if (std::ranges::count(to, warning) == 0) to.push_back(warning);
@@ -393,6 +409,7 @@ Plan make_plan(const SweepSpec& spec) {
     plan.trials.push_back(std::move(trial));
   }
   faults.throw_if_any(plan.trials.size());
+  check_checkpoint_folders(plan.trials);
   if (is_of_pass(spec.objective)) {
     plan.held_out = held_out_set(plan.trials.front().config, spec);
     check_same_held_out_set(plan, spec);

@@ -9,6 +9,7 @@
 namespace titan::sweep {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -137,6 +138,26 @@ TEST_F(PlanTest, HalvingKeepsOneScheduleAndWholeCheckpoints) {
   EXPECT_EQ(made.trials[0].config.training.steps, 50);
   EXPECT_EQ(made.trials[0].config.lr_scheduler.total_steps, 50);
   EXPECT_FALSE(made.trials[0].config.checkpoint.last_save_model_only);
+}
+
+TEST_F(PlanTest, TrialsDoNotSaveInOneFolder) {
+  const std::string grid = "[sweep.grid]\n\"optimizer.lr\" = [1, 2]\n", enable = "[checkpoint]\nenable = true\n";
+  const auto fault = [&](const std::string& sweep, const std::string& job) {
+    return error_of([&] { plan(sweep, job); });
+  };
+  for (const std::string folder : {"/shared", "../shared"})
+    EXPECT_THAT(
+        fault(grid, enable + "folder = \"" + folder + "\"\n"),
+        AllOf(HasSubstr("checkpoint.folder = \"" + folder + "\" is "), HasSubstr("in trial-000 and in trial-001")));
+  const std::string two = "[sweep.zip]\n\"optimizer.lr\" = [1, 2]\n\"checkpoint.folder\" = [";
+  const std::string shared = folder_.path() / "shared", link = folder_.path() / "link";
+  std::filesystem::create_directory(shared);
+  std::filesystem::create_directory_symlink(shared, link);
+  for (const std::string& other : {shared + "/", shared + "/../shared", link})
+    EXPECT_THAT(fault(two + "\"" + shared + "\", \"" + other + "\"]\n", enable),
+                HasSubstr("in trial-000 and in trial-001"));
+  EXPECT_NO_THROW(plan(grid, "[checkpoint]\nfolder = \"/shared\"\n")) << "nothing is saved";
+  EXPECT_NO_THROW(plan(two + "\"/a\", \"/b\"]\n", enable));
 }
 
 TEST_F(PlanTest, SaysAllFaultsOfAllTrialsOnce) {
