@@ -1,5 +1,7 @@
 #include "metrics/make_sinks.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <charconv>
 #include <filesystem>
 #include <optional>
@@ -8,12 +10,14 @@
 #include <utility>
 
 #include "config/keys/print.h"
+#include "config/paths.h"
 #include "metrics/console_sink.h"
 #include "metrics/grad_scale_watch.h"
 #include "metrics/guarded_sinks.h"
 #include "metrics/history/csv_sink.h"
 #include "metrics/jsonl_sink.h"
 #include "metrics/progress_bar.h"
+#include "metrics/tensorboard/event_file.h"
 #include "metrics/tensorboard/tensorboard_sink.h"
 
 namespace titan::metrics {
@@ -36,11 +40,19 @@ std::vector<std::filesystem::path> abandoned_folders(const std::filesystem::path
   std::vector<std::filesystem::path> found;
   if (num_reporters > 0) found.push_back(folder);
   if (!std::filesystem::is_directory(folder)) return found;
+  std::error_code error;  // of a link that leads nowhere, or to itself
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const auto rank = rank_of(entry.path().filename().string());
-    if (entry.is_directory() && rank && *rank >= num_reporters) found.push_back(entry.path());
+    if (rank && *rank >= num_reporters && entry.is_directory(error)) found.push_back(entry.path());
   }
   return found;
+}
+
+// Returns the end of the names of the run's event files: a checksum of its dump folder, if they are elsewhere.
+std::string end_of_names(const std::filesystem::path& folder, const config::JobConfig& config) {
+  if (!config::is_outside_dump_folder(folder, config)) return "";
+  return fmt::format("{}{:08x}", tensorboard::kRunMark,
+                     tensorboard::crc32c(config::real_path(config.job.dump_folder).string()));
 }
 
 std::unique_ptr<MetricsSink> make_tensorboard_sink(const config::JobConfig& config, std::int64_t finished_steps,
@@ -52,6 +64,7 @@ std::unique_ptr<MetricsSink> make_tensorboard_sink(const config::JobConfig& conf
   options.folder = is_for_all ? folder / (std::string(kRankPrefix) + std::to_string(reporter.rank)) : folder;
   options.finished_steps = finished_steps;
   options.configuration = config::to_toml(config);
+  options.end_of_names = end_of_names(folder, config);
   if (reporter.rank == 0) options.abandoned = abandoned_folders(folder, is_for_all ? reporter.world_size : 0);
   return std::make_unique<tensorboard::TensorBoardSink>(std::move(options));
 }

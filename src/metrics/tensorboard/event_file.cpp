@@ -88,7 +88,7 @@ void frame(std::string_view event, std::string& out) {
   put_little_endian(out, masked_crc32c(event), 4);
 }
 
-EventFile::EventFile(const fs::path& folder, double unix_time) {
+EventFile::EventFile(const fs::path& folder, double unix_time, const std::string& end) {
   framed_.reserve(kMaxRowBytes);
   fs::create_directories(folder);
   char seconds[32];
@@ -98,7 +98,7 @@ EventFile::EventFile(const fs::path& folder, double unix_time) {
                            std::to_string(::getpid()) + ".";
   // A start within a second of another one takes the next number.
   for (int number = 0; fd_ < 0; ++number) {
-    path_ = folder / (stem + std::to_string(number));
+    path_ = folder / (stem + std::to_string(number) + end);
     fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
     if (fd_ < 0 && errno != EEXIST) throw_errno(path_);
   }
@@ -114,11 +114,15 @@ void EventFile::append(std::string_view event) {
   if (!write_all(fd_, framed_)) throw_errno(path_);
 }
 
-int cut_events_after(const fs::path& folder, std::int64_t last_step) {
+int cut_events_after(const fs::path& folder, std::int64_t last_step, std::string_view end) {
   if (!fs::is_directory(folder)) return 0;
   std::vector<fs::path> files;
-  for (const auto& entry : fs::directory_iterator(folder))
-    if (entry.is_regular_file() && entry.path().filename().string().starts_with(kPrefix)) files.push_back(entry.path());
+  std::error_code error;  // of a link that leads nowhere, or to itself
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    const bool is_own = end.empty() ? name.find(kRunMark) == std::string::npos : name.ends_with(end);
+    if (name.starts_with(kPrefix) && is_own && entry.is_regular_file(error)) files.push_back(entry.path());
+  }
   int cut = 0;
   for (const fs::path& file : files) {
     const std::string content = read_file(file);

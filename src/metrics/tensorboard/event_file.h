@@ -12,6 +12,9 @@
 
 namespace titan::metrics::tensorboard {
 
+// Begins the end of the names of files that a run has in a folder outside its own.
+inline constexpr std::string_view kRunMark = ".run-";
+
 // CRC-32C (Castagnoli, reflected).
 std::uint32_t crc32c(std::string_view bytes);
 
@@ -22,8 +25,9 @@ void frame(std::string_view event, std::string& out);
 class EventFile {
  public:
   // Creates the folder if it is missing, and a file whose name sorts behind the existing ones:
-  // events.out.tfevents.<seconds>.<host>.<pid>.<number>. `unix_time`: now. Throws std::system_error naming the path.
-  EventFile(const std::filesystem::path& folder, double unix_time);
+  // events.out.tfevents.<seconds>.<host>.<pid>.<number><end>. `unix_time`: now. Throws std::system_error naming the
+  // path.
+  EventFile(const std::filesystem::path& folder, double unix_time, const std::string& end = "");
   ~EventFile();
   EventFile(const EventFile&) = delete;
   EventFile& operator=(const EventFile&) = delete;
@@ -40,10 +44,11 @@ class EventFile {
   std::string framed_;
 };
 
-// Cuts every event file of `folder` at its first event of a step after `last_step`, or at its first damaged event:
-// those steps run again. Removes a file of which only the version would remain, and all files if `last_step` is 0.
-// Returns the number of changed files; 0 if the folder does not exist. A TensorBoard that reads them meanwhile sees no
-// damage: a file only ends earlier. Throws std::system_error naming the path.
-int cut_events_after(const std::filesystem::path& folder, std::int64_t last_step);
+// Cuts every event file of `folder` whose name ends with `end` at its first event of a step after `last_step`, or at
+// its first damaged event: those steps run again. An empty `end` stands for names without kRunMark. Removes a file of
+// which only the version would remain, and all files if `last_step` is 0. Returns the number of changed files; 0 if the
+// folder does not exist. A TensorBoard that reads them meanwhile sees no damage: a file only ends earlier. Throws
+// std::system_error naming the path.
+int cut_events_after(const std::filesystem::path& folder, std::int64_t last_step, std::string_view end = "");
 
 }  // namespace titan::metrics::tensorboard

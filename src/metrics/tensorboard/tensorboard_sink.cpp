@@ -39,13 +39,14 @@ void TensorBoardSink::on_step(std::int64_t /*step*/) { begin(); }
 
 void TensorBoardSink::begin() {
   if (file_) return;
-  int num_cut = cut_events_after(options_.folder, options_.finished_steps);
-  for (const auto& folder : options_.abandoned) num_cut += cut_events_after(folder, options_.finished_steps);
+  const std::string& end = options_.end_of_names;
+  int num_cut = cut_events_after(options_.folder, options_.finished_steps, end);
+  for (const auto& folder : options_.abandoned) num_cut += cut_events_after(folder, options_.finished_steps, end);
   if (num_cut > 0)
     spdlog::info("{}: cut off what {} event files of earlier starts have past step {}", options_.folder.string(),
                  num_cut, options_.finished_steps);
   const double now = unix_now();
-  file_ = std::make_unique<EventFile>(options_.folder, now);
+  file_ = std::make_unique<EventFile>(options_.folder, now, end);
   file_->append(encoder_.restart({now, options_.finished_steps + 1}));
   if (options_.configuration.empty()) return;
   file_->append(

@@ -19,6 +19,9 @@ struct SinkOptions {
   std::filesystem::path folder;     // for this rank's event files
   std::int64_t finished_steps = 0;  // the step that training resumes after
   std::string configuration = {};   // TOML, shown in TensorBoard's Text tab
+  // End of the names of this run's files, where other runs may have theirs: no other file is cut. Empty if all files
+  // are this run's.
+  std::string end_of_names = {};
   // Other folders that this rank cuts: those of ranks of an earlier start that this start does not have.
   std::vector<std::filesystem::path> abandoned = {};
 };

@@ -88,6 +88,21 @@ TEST_F(EventFolder, KeepsWhatIsNotRunAgain) {
   EXPECT_TRUE(fs::is_empty(folder)) << "a run that begins anew has no earlier events";
 }
 
+TEST_F(EventFolder, KeepsTheFilesOfOtherRuns) {
+  fs::path own, others;
+  {
+    EventFile file(folder_, 1000, ".run-1"), other(folder_, 1000, ".run-2");
+    own = file.path(), others = other.path();
+    for (EventFile* each : {&file, &other}) each->append(loss_at(1));
+  }
+  fs::create_symlink(folder_ / "events.out.tfevents.loop.run-1", folder_ / "events.out.tfevents.loop.run-1");
+  const std::string kept = read_file(others);
+  EXPECT_EQ(cut_events_after(folder_, 0, ".run-1"), 1);
+  EXPECT_FALSE(fs::exists(own));
+  EXPECT_EQ(cut_events_after(folder_, 0), 0) << "the run whose own folder this is";
+  EXPECT_EQ(read_file(others), kept);
+}
+
 TEST_F(EventFolder, CutsWhatACrashLeft) {
   fs::path path;
   {

@@ -6,6 +6,8 @@
 #include <filesystem>
 
 #include "base/fs.h"
+#include "config/job_config.h"
+#include "metrics/make_sinks.h"
 #include "tests/support/memory_folder.h"
 #include "tests/support/temporary_folder.h"
 
@@ -54,6 +56,25 @@ class TensorBoardFolder : public ::testing::Test {
   const test::TemporaryFolder temporary_{test::memory_folder()};
   const std::filesystem::path& folder_ = temporary_.path();
 };
+
+// A run that begins anew removes its own earlier events.
+TEST_F(TensorBoardFolder, RunsThatShareAFolderKeepEachOthersFiles) {
+  const auto begin = [&](const std::string& name) {
+    config::JobConfig config;
+    config.job.dump_folder = folder_ / name;
+    config.metrics.enable_tensorboard = true;
+    config.metrics.save_tb_folder = folder_ / "shared";
+    for (const auto& sink : make_sinks(config, 0, {.rank = 0, .world_size = 1})) sink->on_step(1);
+  };
+  begin("a");
+  const auto of_a = files(folder_ / "shared");
+  ASSERT_EQ(of_a.size(), 1u);
+  begin("b");
+  EXPECT_EQ(files(folder_ / "shared").size(), 2u);
+  EXPECT_TRUE(fs::exists(of_a.front()));
+  begin("a");
+  EXPECT_EQ(files(folder_ / "shared").size(), 2u) << "the first file of run a is removed";
+}
 
 TEST_F(TensorBoardFolder, NothingBeforeTheFirstStepEnds) {
   TensorBoardSink sink({.folder = folder_ / "tb", .configuration = "[job]\n"});
