@@ -11,6 +11,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/process/common_error.h"
 #include "base/text.h"
 #include "checkpoint/format/dtype.h"
 #include "checkpoint/whole/block_message.h"
@@ -192,7 +193,7 @@ class Receiver {
     for (std::int64_t begin = 0; begin < part.info.rows(); begin += part.block) {
       const std::int64_t end = std::min(begin + part.block, part.info.rows());
       std::string bytes = ranks_.broadcast(source_ ? read_block(*source_, part.source, begin, end) : "", 0);
-      if (!is_block(bytes)) throw CheckpointError(action_ + ": " + error_of(bytes));
+      if (!is_block(bytes)) throw CheckpointError(common_error(action_ + ": " + error_of(bytes)));
       if (item != nullptr && !failure_) take(part, *item, begin, end, bytes);
     }
   }

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/process/common_error.h"
 #include "base/process/phase.h"
 #include "base/process/signal.h"
 
@@ -95,8 +96,8 @@ void Checkpointing::end_without_record(const StepView& step) {
               std::string(error.what());
     }
   }
-  throw Error("the run ends after step " + std::to_string(step.number) +
-                  ", because its rows cannot be written: " + failure + "; " + state,
+  throw Error(common_error("the run ends after step " + std::to_string(step.number) +
+                           ", because its rows cannot be written: " + failure + "; " + state),
               kExitFailed);
 }
 
