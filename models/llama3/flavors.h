@@ -22,9 +22,9 @@ struct LlamaArgs {
   std::optional<std::int64_t> n_kv_heads;  // nullopt: n_heads
   std::int64_t vocab_size = 128256;
   std::int64_t multiple_of = 256;  // the feed-forward width is rounded up to it
-  std::optional<double> ffn_dim_multiplier;
-  std::optional<std::int64_t> width;          // of the feed-forward; nullopt: by the two values above
-  std::optional<std::int64_t> width_of_head;  // nullopt: dim / n_heads
+  std::optional<double> ffn_dim_multiplier = {};
+  std::optional<std::int64_t> width = {};          // of the feed-forward; nullopt: by the two values above
+  std::optional<std::int64_t> width_of_head = {};  // nullopt: dim / n_heads
   double norm_eps = 1e-5;
   double rope_theta = 10000;
   std::optional<RopeScaling> rope_scaling = RopeScaling{};  // nullopt in Llama 2

@@ -350,9 +350,9 @@ struct Validation {
   std::int64_t freq = 10;             // steps
   std::int64_t steps = -1;
   bool at_last_step = false;
-  std::vector<std::string> prompts;
+  std::vector<std::string> prompts = {};
   std::int64_t prompt_tokens = 32;
-  DataLoader dataloader;
+  DataLoader dataloader = {};
 
   bool operator==(const Validation&) const = default;
 };

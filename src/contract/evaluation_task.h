@@ -32,7 +32,7 @@ struct EvaluationTask {
   std::vector<ScoredText> texts;
   // Returns the scores, always the same names, from the log-likelihoods of `texts` in their order, which are natural
   // logarithms.
-  std::function<std::vector<Score>(std::span<const double> log_likelihoods)> scores;
+  std::function<std::vector<Score>(std::span<const double> log_likelihoods)> scores = {};
 };
 
 }  // namespace titan

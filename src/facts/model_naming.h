@@ -48,22 +48,22 @@ struct ModelNaming {
   // name that is not a parameter's.
   std::function<std::vector<HubTensor>(const std::string& fqn)> to_hub;
   // Returns the parameter that a tensor belongs to; nullopt for a name that is not a parameter's.
-  std::function<std::optional<HubOrigin>(const std::string& name)> from_hub;
+  std::function<std::optional<HubOrigin>(const std::string& name)> from_hub = {};
   // Our names of the embedding and the output projection. If config.json ties them, the weights store them once, under
   // the embedding's name. Empty if the model cannot tie them.
-  std::string embedding, output;
+  std::string embedding = {}, output = {};
   // True if the embedding and the output projection are one parameter. An export has it once, as the embedding.
   bool is_tied = false;
   // The reason why the format has no such model, if it does not; else empty.
-  std::string misfit;
+  std::string misfit = {};
   // The model's config.json.
-  std::string config_json;
+  std::string config_json = {};
   // adapter_config.json of PEFT (of Hugging Face), if the model has adapters; else empty. An export then has the
   // adapters alone, under the names of to_hub().
-  std::string adapter_config;
+  std::string adapter_config = {};
   // Returns the values in `config_json` (of the file `what`) that differ from this model and change its results. Throws
   // ConfigError for a model that cannot be built here.
-  std::function<std::vector<HubDifference>(const std::string& config_json, const std::string& what)> differences;
+  std::function<std::vector<HubDifference>(const std::string& config_json, const std::string& what)> differences = {};
 };
 
 // Returns true if an export has the parameter. It lacks a tied output projection, which is the embedding; with adapters

@@ -17,8 +17,8 @@ namespace titan::checkpoint {
 
 // A tensor; this rank holds one box of it.
 struct TensorItem {
-  std::string fqn;
-  StatePath path;
+  std::string fqn = {};
+  StatePath path = {};
   at::Tensor local;      // CPU or CUDA, of shape spec.local_shape; a load fills it in place and casts to its dtype
   dist::ShardSpec spec;  // replicated: offset zero, local shape = global shape
   bool sharded = false;  // false: every rank that has the item holds the same full tensor

@@ -22,9 +22,9 @@ struct PrintOptions {
 
 // Facts that the folder around a checkpoint gives; empty if it does not.
 struct Surroundings {
-  std::string model;  // "llama3 debugmodel"
-  std::string mesh;   // "dp_shard 2 x tp 2"
-  std::string loss;   // see loss_text()
+  std::string model;      // "llama3 debugmodel"
+  std::string mesh = {};  // "dp_shard 2 x tp 2"
+  std::string loss = {};  // see loss_text()
   // Second name of a tied parameter: "output.weight".
   std::string tied_name = {};
 };

@@ -42,7 +42,7 @@ struct TaskScores {
 struct EvaluationMetrics {
   // Set by the caller of MetricsProcessor::log_evaluation().
   std::int64_t step = 0;
-  std::vector<TaskScores> tasks;
+  std::vector<TaskScores> tasks = {};
   double seconds = 0;  // duration of the pass
   // Measured by MetricsProcessor.
   double unix_time = 0;

@@ -24,7 +24,7 @@ std::vector<at::Tensor> split_as(const at::Tensor& flat, const std::vector<at::T
 
 struct AllGatherResult {
   at::Tensor output;  // [world * total] in the compute dtype, or bytes; undefined if ranks read each other's memory
-  at::Tensor scales;  // of the parameters that this gather has rounded to float8; undefined if there are none
+  at::Tensor scales = {};  // of the parameters that this gather has rounded to float8; undefined if there are none
   dist::Work work;
   // If all ranks share `output`: the offset of each parameter's parts in it, and its end. Otherwise empty.
   std::vector<std::int64_t> offsets;

@@ -87,7 +87,9 @@ TEST_F(Jsonl, AFileThatIsNotThereAnyMoreIsAnError) {
     EXPECT_THAT(test::message_of<std::system_error>([&] { sink.check(); }), expected);
     EXPECT_THAT(test::message_of<std::system_error>([&] { sink.log(m); }), expected);
     EXPECT_THAT(test::message_of<std::system_error>([&] { sink.roll_back(0); }), expected);
-    if (is_replaced) EXPECT_EQ(read_file(folder_ / "metrics.jsonl"), "theirs\n");
+    if (is_replaced) {
+      EXPECT_EQ(read_file(folder_ / "metrics.jsonl"), "theirs\n");
+    }
   }
 }
 

@@ -130,7 +130,9 @@ TEST(HuggingFaceConfig, ExportsFloatsAsFloats) {
     EXPECT_TRUE(exported["rope_theta"].is_number_float()) << flavor;
     EXPECT_TRUE(exported["rms_norm_eps"].is_number_float()) << flavor;
     for (const char* key : {"factor", "low_freq_factor", "high_freq_factor"})
-      if (exported["rope_scaling"].is_object()) EXPECT_TRUE(exported["rope_scaling"][key].is_number_float()) << flavor;
+      if (exported["rope_scaling"].is_object()) {
+        EXPECT_TRUE(exported["rope_scaling"][key].is_number_float()) << flavor;
+      }
   }
 }
 

@@ -200,7 +200,9 @@ TEST(AttendPart, OfMetaTensorsHasTheCpusShapes) {
         EXPECT_EQ(found.q_grad.sizes(), expected.q_grad.sizes());
         EXPECT_EQ(found.k_grad.sizes(), expected.k_grad.sizes());
         EXPECT_EQ(found.v_grad.sizes(), expected.v_grad.sizes());
-        if (!is_gpu && is_own && shape.dim % 16 == 0) EXPECT_EQ(found.out.strides(), expected.out.strides());
+        if (!is_gpu && is_own && shape.dim % 16 == 0) {
+          EXPECT_EQ(found.out.strides(), expected.out.strides());
+        }
       }
     }
   }

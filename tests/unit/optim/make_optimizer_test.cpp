@@ -19,7 +19,9 @@ TEST(MakeOptimizer, KnowsEachNameThatTheConfigurationTakes) {
     const auto state = optimizer->state(0);
     EXPECT_EQ(std::ranges::count_if(state, &StateTensor::is_like_parameter), optimizer_facts(name).moments) << name;
     for (const StateTensor& each : state)
-      if (each.is_like_parameter) EXPECT_EQ(each.tensor.sizes(), (at::IntArrayRef{2, 3})) << name << " " << each.name;
+      if (each.is_like_parameter) {
+        EXPECT_EQ(each.tensor.sizes(), (at::IntArrayRef{2, 3})) << name << " " << each.name;
+      }
   }
   EXPECT_THROW(optimizer_facts("SGD"), InternalError);
   config::Optimizer unknown;

@@ -41,7 +41,7 @@ struct NanReport {
   std::vector<int> bad_loss_ranks;  // ranks whose loss was not finite when the forward was run again
   std::vector<Named> weights;       // weights that are not finite, in the model's order
   // Ranks that hold such weights, "rank 1 (node7)".
-  std::vector<std::string> ranks_of_weights;
+  std::vector<std::string> ranks_of_weights = {};
   // True if there are such weights, and the finite ones are far below the largest value of their dtype: those that are
   // not did not grow beyond it.
   bool other_weights_are_small = false;
