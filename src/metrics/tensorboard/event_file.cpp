@@ -120,7 +120,8 @@ int cut_events_after(const fs::path& folder, std::int64_t last_step, std::string
   std::error_code error;  // of a link that leads nowhere, or to itself
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
-    const bool is_own = end.empty() ? name.find(kRunMark) == std::string::npos : name.ends_with(end);
+    const bool has_mark = name.find(kRunMark, name.rfind('.')) != std::string::npos;  // a host may be called x.run-1
+    const bool is_own = end.empty() ? !has_mark : name.ends_with(end);
     if (name.starts_with(kPrefix) && is_own && entry.is_regular_file(error)) files.push_back(entry.path());
   }
   int cut = 0;

@@ -45,10 +45,10 @@ class EventFile {
 };
 
 // Cuts every event file of `folder` whose name ends with `end` at its first event of a step after `last_step`, or at
-// its first damaged event: those steps run again. An empty `end` stands for names without kRunMark. Removes a file of
-// which only the version would remain, and all files if `last_step` is 0. Returns the number of changed files; 0 if the
-// folder does not exist. A TensorBoard that reads them meanwhile sees no damage: a file only ends earlier. Throws
-// std::system_error naming the path.
+// its first damaged event: those steps run again. An empty `end` stands for names that do not end with kRunMark and
+// more. Removes a file of which only the version would remain, and all files if `last_step` is 0. Returns the number of
+// changed files; 0 if the folder does not exist. A TensorBoard that reads them meanwhile sees no damage: a file only
+// ends earlier. Throws std::system_error naming the path.
 int cut_events_after(const std::filesystem::path& folder, std::int64_t last_step, std::string_view end = "");
 
 }  // namespace titan::metrics::tensorboard

@@ -101,6 +101,8 @@ TEST_F(EventFolder, KeepsTheFilesOfOtherRuns) {
   EXPECT_FALSE(fs::exists(own));
   EXPECT_EQ(cut_events_after(folder_, 0), 0) << "the run whose own folder this is";
   EXPECT_EQ(read_file(others), kept);
+  write_file_atomically(folder_ / "events.out.tfevents.1000.host.run-1.7.0", kept);
+  EXPECT_EQ(cut_events_after(folder_, 0), 1) << "the mark is in the host's name";
 }
 
 TEST_F(EventFolder, CutsWhatACrashLeft) {
