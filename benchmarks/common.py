@@ -164,8 +164,8 @@ class Result:
     largest: dict  # rank -> /proc/PID/status fields at the largest resident set seen
 
 
-def run_once(which, program, config, seed, ranks, words=(), timeout_s=900):
-    """Runs one of PROGRAMS once; `config` is in a folder of its own."""
+def run_once(which, program, config, seed, ranks, words=(), timeout_s=900, make_watch=Watch):
+    """Runs one of PROGRAMS once; `config` is in a folder of its own. make_watch(job): a Watch."""
     folder = config.parent
     launcher = [harness.VENV / "torchrun", "--nproc-per-node", ranks, "--master-port", harness.free_port()]
     if which == PROGRAMS[0]:
@@ -177,7 +177,7 @@ def run_once(which, program, config, seed, ranks, words=(), timeout_s=900):
         command = [*launcher, harness.REFERENCE / "llama_fsdp2.py", "--config", config, "--output", output]
         command += ["--init-from", seed, *words]
     job = harness.Job(command, folder / "logs", which.replace(" ", "-"))
-    watch = Watch(job)
+    watch = make_watch(job)
     code = watch.run(ranks, timeout_s)
     harness.expect(code == 0, f"{which} failed with {code}: {' '.join(job.command)}\n{job.tail(30)}")
     harness.expect(len(watch.peaks) == ranks, f"{which}: {len(watch.peaks)} of {ranks} ranks were seen in /proc")
