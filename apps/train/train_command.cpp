@@ -21,6 +21,7 @@
 #include "base/error.h"
 #include "base/process/speaks.h"
 #include "base/text.h"
+#include "config/keys/source.h"
 #include "distributed/device.h"
 #include "distributed/flight/dump.h"
 #include "distributed/flight/flight_recorder.h"
@@ -131,6 +132,14 @@ void log_host_memory() {
                  format_bytes(static_cast<double>(arena.peak_in_use)));
 }
 
+std::shared_ptr<train::CheckpointFolderLock> lock_checkpoints(const CheckedInput& input) {
+  try {
+    return train::lock_checkpoint_folder(input.config);
+  } catch (const ConfigError& error) {
+    throw ConfigError(config::with_location(error, input.origins));
+  }
+}
+
 // Trains after the ranks have met. Returns the exit code.
 int train_together(const CheckedInput& input, dist::World& world) {
   const auto& config = input.config;
@@ -138,6 +147,7 @@ int train_together(const CheckedInput& input, dist::World& world) {
   train::share_processors(world);
   const std::shared_ptr<const FileLock> lock =
       world.rank() == 0 ? train::lock_run_folder(config.job.dump_folder) : nullptr;
+  const auto checkpoint_lock = world.rank() == 0 ? lock_checkpoints(input) : nullptr;
   const auto shape = dist::RunShape::of(config, world.size());
   const auto meshes = train::connect_meshes(world, shape.dims, config.training);
   auto training_set = open_training_set(input, meshes.batch, world, shape);
@@ -151,7 +161,8 @@ int train_together(const CheckedInput& input, dist::World& world) {
                                .prompts = input.prompts,
                                .tasks = open_evaluation_tasks(input),
                                .data_facts = facts_of_data(input, world),
-                               .folder_lock = lock});
+                               .folder_lock = lock,
+                               .checkpoint_lock = checkpoint_lock});
   const auto end = train_to_the_end(std::make_unique<train::Trainer>(std::move(run)));
   log_host_memory();
   world.shutdown();

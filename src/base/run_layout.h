@@ -9,7 +9,8 @@
 //   checksums.jsonl   a row per step with checksums of parameters and gradients, with debug.checksum_freq
 //   metrics.csv, validation.csv  the same as tables, with metrics.enable_csv
 //   logs/rank_N.log   the log of rank N
-//   checkpoint/       checkpoint.folder, with a folder step-N per saved step
+//   checkpoint/       checkpoint.folder, with a folder step-N per saved step; if it is elsewhere, .checkpoints.owner is
+//                     in it while the run lasts
 #pragma once
 
 #include <cstdint>
@@ -21,6 +22,7 @@
 namespace titan::layout {
 
 inline constexpr const char* kLockFile = ".run.lock";
+inline constexpr const char* kCheckpointsOwnerFile = ".checkpoints.owner";
 inline constexpr const char* kConfigFile = "config.toml";
 inline constexpr const char* kStepsFile = "metrics.jsonl";
 inline constexpr const char* kValidationsFile = "validation.jsonl";

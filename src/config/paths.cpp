@@ -139,6 +139,14 @@ std::vector<std::int64_t> saved_steps(const fs::path& folder) {
   return steps;
 }
 
+// True if a run has left more in `folder` than the sign of its life, such as checkpoints or the id of its copies.
+bool holds_a_run(const fs::path& folder) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error))
+    if (!entry.path().filename().string().starts_with(layout::kCheckpointsOwnerFile)) return true;
+  return false;
+}
+
 void check_checkpoint(const JobConfig& config, Faults& errors) {
   const Checkpoint& c = config.checkpoint;
   if (!c.enable) return;
@@ -154,7 +162,7 @@ void check_checkpoint(const JobConfig& config, Faults& errors) {
                               : "the steps " + join(names, ", ") + "; use one of them, or -1 for the latest"),
            {"checkpoint.load_step"}});
   }
-  if (c.initial_load_path && !is_there(folder) && !is_there(*c.initial_load_path))
+  if (c.initial_load_path && !holds_a_run(folder) && !is_there(*c.initial_load_path))
     errors.push_back(missing("checkpoint.initial_load_path", *c.initial_load_path));
 }
 

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "base/error.h"
@@ -144,6 +145,40 @@ void check_run_folder(const config::JobConfig& config, bool overwrite) {
                         ", and this start would begin anew and write over it: " + why +
                         ". Choose another job.dump_folder, or add --overwrite",
                     std::move(keys));
+}
+
+CheckpointFolderLock::CheckpointFolderLock(const config::JobConfig& config)
+    : folder_(config::checkpoint_folder(config)), is_outside_(config::is_outside_dump_folder(folder_, config)) {
+  busy_ = "checkpoint.folder = \"" + config.checkpoint.folder + "\": another run saves in " +
+          config::real_path(folder_).string() +
+          ", and each would resume from the other's checkpoints and delete them; wait for it, or choose another folder";
+  take();
+}
+
+void CheckpointFolderLock::renew() {
+  const std::scoped_lock guard(mutex_);
+  if (lock_ && lock_->is_in_place()) return;
+  owner_.reset();
+  lock_.reset();
+  take();
+}
+
+void CheckpointFolderLock::take() {
+  try {
+    fs::create_directories(folder_);
+    lock_ = std::make_unique<FolderLock>(folder_, busy_);
+    if (is_outside_) owner_ = std::make_unique<OwnerFile>(folder_ / layout::kCheckpointsOwnerFile, busy_);
+  } catch (const ConfigError& error) {
+    lock_.reset();
+    throw ConfigError(error.what(), {"checkpoint.folder"});
+  } catch (const std::system_error&) {
+    return;  // the save reports it
+  }
+}
+
+std::shared_ptr<CheckpointFolderLock> lock_checkpoint_folder(const config::JobConfig& config) {
+  if (!config.checkpoint.enable || config.checkpoint.load_only) return nullptr;
+  return std::make_shared<CheckpointFolderLock>(config);
 }
 
 void sync_rows(const std::string& folder) {

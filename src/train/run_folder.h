@@ -1,12 +1,15 @@
-// job.dump_folder holds the configuration of one run and the histories of its steps. Only rank 0 calls these
-// functions; nothing here is collective.
+// job.dump_folder holds the configuration of one run and the histories of its steps; checkpoint.folder, which may be
+// elsewhere, its checkpoints. Only rank 0 calls these functions; nothing here is collective.
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "base/process/file_lock.h"
+#include "base/process/owner_file.h"
 #include "config/job_config.h"
 
 namespace titan::train {
@@ -18,6 +21,32 @@ std::unique_ptr<FileLock> lock_run_folder(const std::string& folder);
 // Throws Error if the folder that `lock` is in is not at its path any more: somebody removed, moved or replaced it, and
 // another run may be there by now, whose files this run must not touch. Any thread may call this.
 void check_run_folder_is_held(const FileLock& lock, const config::JobConfig& config);
+
+// Keeps other runs from saving in checkpoint.folder, wherever it is, while this lives: they would resume from each
+// other's checkpoints and delete them. A folder that cannot be made, opened or written is not locked: the save that
+// follows reports why.
+class CheckpointFolderLock {
+ public:
+  // Creates and locks the folder. Throws ConfigError with the key if another run saves there.
+  explicit CheckpointFolderLock(const config::JobConfig& config);
+
+  // Locks the folder that has the name by now if somebody has removed, moved or replaced the locked one. Call it before
+  // each save. Throws ConfigError with the key if another run saves there. Any thread may call this.
+  void renew();
+
+ private:
+  void take();
+
+  std::filesystem::path folder_;
+  bool is_outside_;  // of job.dump_folder, whose lock keeps runs on other machines out
+  std::string busy_;
+  std::mutex mutex_;
+  std::unique_ptr<FolderLock> lock_;
+  std::unique_ptr<OwnerFile> owner_;
+};
+
+// Returns the lock of the run's checkpoint.folder; null if the run saves nothing. Throws ConfigError.
+std::shared_ptr<CheckpointFolderLock> lock_checkpoint_folder(const config::JobConfig& config);
 
 // Writes the histories of steps in `folder` through to the disk. Any thread may call this. Throws std::system_error
 // with the path in its text.

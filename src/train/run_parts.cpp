@@ -54,20 +54,27 @@ void build_model_and_optimizer(RunParts& run, const TrainSpec& spec, const Token
   if (uses_float16(config.training)) run.grad_scaler = std::make_unique<optim::GradScaler>(run.world.device());
 }
 
-// Returns what a save asks first. A thread that writes a save may outlive a run that fails, and must not keep the lock.
-std::function<void()> held_folder_check(const std::weak_ptr<const FileLock>& lock, const config::JobConfig& config) {
-  return [lock, config] {
+// Returns what a save asks first. A thread that writes a save may outlive a run that fails, and must not keep locks.
+std::function<void()> held_folder_check(const std::weak_ptr<const FileLock>& lock,
+                                        const std::weak_ptr<CheckpointFolderLock>& checkpoint_lock,
+                                        const config::JobConfig& config) {
+  return [lock, checkpoint_lock, config] {
     const auto held = lock.lock();
-    if (!held) throw CheckpointError("the run has failed meanwhile");
+    const auto held_checkpoints = checkpoint_lock.lock();
+    if (!held || !held_checkpoints) throw CheckpointError("the run has failed meanwhile");
     check_run_folder_is_held(*held, config);
+    try {
+      held_checkpoints->renew();
+    } catch (const ConfigError& error) {
+      throw CheckpointError(error.what());
+    }
   };
 }
 
-void build_checkpointer(RunParts& run, const TrainSpec& spec, const TokenizerFacts& tokenizer, DataFacts data,
-                        const std::shared_ptr<const FileLock>& folder_lock) {
+void build_checkpointer(RunParts& run, RunInputs& inputs) {
   const config::JobConfig& config = run.config;
   dist::World& world = run.world;
-  run.record = std::make_unique<RunRecord>(config, tokenizer, std::move(data));
+  run.record = std::make_unique<RunRecord>(config, inputs.tokenizer, std::move(inputs.data_facts));
   run.state = std::make_unique<TrainState>(TrainState::Parts{.parameters = run.parameters.get(),
                                                              .optimizer = run.optimizer.get(),
                                                              .schedule = run.schedule.get(),
@@ -83,11 +90,11 @@ void build_checkpointer(RunParts& run, const TrainSpec& spec, const TokenizerFac
   run.checkpoint_ranks = std::make_unique<checkpoint::GroupRanks>(world.group());
   run.background_ranks =
       std::make_unique<checkpoint::GroupRanks>(in_background ? world.own_group("checkpoint") : world.group());
-  checkpoint::RunFacts facts = run_facts(config, spec, tokenizer);
+  checkpoint::RunFacts facts = run_facts(config, inputs.spec, inputs.tokenizer);
   // One machine sees only the files of its own ranks in its memory.
   if (world.env().local_world_size == world.env().world_size) facts.memory_folder = config.checkpoint.memory_folder;
-  if (folder_lock) facts.check_base = held_folder_check(folder_lock, config);
-  if (folder_lock) facts.sync_rows = [folder = config.job.dump_folder] { sync_rows(folder); };
+  if (inputs.checkpoint_lock) facts.check_base = held_folder_check(inputs.folder_lock, inputs.checkpoint_lock, config);
+  if (inputs.folder_lock) facts.sync_rows = [folder = config.job.dump_folder] { sync_rows(folder); };
   run.checkpointer = std::make_unique<checkpoint::Checkpointer>(
       config.checkpoint, std::move(facts), *run.checkpoint_ranks, *run.state, run.background_ranks.get());
 }
@@ -234,7 +241,7 @@ RunParts build_run(RunInputs inputs) {
   run.events = std::make_unique<metrics::EventLog>(config.job.dump_folder, run.world.rank() == 0);
   run.data = std::move(inputs.data);
   build_model_and_optimizer(run, inputs.spec, inputs.tokenizer);
-  build_checkpointer(run, inputs.spec, inputs.tokenizer, std::move(inputs.data_facts), inputs.folder_lock);
+  build_checkpointer(run, inputs);
   build_validation(run, std::move(inputs.held_out), std::move(inputs.prompts));
   run.rollback = std::make_unique<Rollback>(Rollback::Parts{.checkpointer = *run.checkpointer,
                                                             .state = *run.state,

@@ -23,6 +23,7 @@
 #include "train/guests/scores/task_evaluation.h"
 #include "train/guests/validator.h"
 #include "train/rollback.h"
+#include "train/run_folder.h"
 #include "train/run_record.h"
 #include "train/step/forward_backward.h"
 #include "train/step/run_parameters.h"
@@ -46,6 +47,8 @@ struct RunInputs {
   DataFacts data_facts = {};               // about the training data and the held-out data
   // The result of lock_run_folder(); null on ranks other than 0.
   std::shared_ptr<const FileLock> folder_lock = {};
+  // The result of lock_checkpoint_folder(); null on ranks other than 0.
+  std::shared_ptr<CheckpointFolderLock> checkpoint_lock = {};
 };
 
 // The parts of a run, in the order in which build_run() makes them. They refer to each other, and are destroyed in

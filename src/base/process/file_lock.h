@@ -1,4 +1,4 @@
-// Exclusive lock on a file; released when the process exits for any reason.
+// Exclusive locks on files and folders; released when the process exits for any reason.
 #pragma once
 
 #include <filesystem>
@@ -28,6 +28,25 @@ class FileLock {
   int fd_;
   std::unique_ptr<PathWatch> watch_;
   std::unique_ptr<OwnerFile> owner_;
+};
+
+// Puts no file into the folder. Keeps out processes of this machine, by whatever path they name the folder; others need
+// an OwnerFile.
+class FolderLock {
+ public:
+  // Throws ConfigError with the text `busy` if another process or another FolderLock holds the lock, and
+  // std::system_error if the folder cannot be opened. On a file system without locks it keeps nobody out.
+  FolderLock(const std::filesystem::path& folder, const std::string& busy);
+  ~FolderLock();
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+  // True while the path names the locked folder: nobody has removed, moved or replaced it. Any thread may call this.
+  bool is_in_place() const { return watch_->fate().empty(); }
+
+ private:
+  int fd_;
+  std::unique_ptr<PathWatch> watch_;
 };
 
 // True if `error`, the errno of a failed flock(2), means that the file system has no locks, and not

@@ -222,6 +222,47 @@ def second_run_in_place_of_the_first(context, where):
     run(context, 1, ["inspect", folder / "checkpoint/step-4", "--verify"], name="inspect")
 
 
+SAVES = "another run saves in"
+
+
+@case(60, processors=1, whose=["neither", "first", "second"])
+def second_run_in_the_same_checkpoints(context, whose):
+    """Two runs never save in one folder at a time, whether it is in the dump folder of neither, the first or the second."""
+    shared = context.folder / "shared" if whose == "neither" else context.dump(whose) / "checkpoint"
+    elsewhere = ["--checkpoint.folder", shared]
+    words = {name: ["--config", write_job(context, name, steps=6), *FULL, *([] if name == whose else elsewhere)] for name in ("first", "second")}
+    gate = Gate(context, "row")
+    first = start(context, 1, words["first"], name="first", env=faults(context, gate.rule(at_row(3))))
+    gate.wait(first)
+    before = contents(shared)
+    refused = run(context, 2, words["second"], name="refused", exit_code=2)
+    expect(f'checkpoint.folder = "' in refused.text() and f"{SAVES} {shared}" in refused.text(), refused.tail())
+    expect(contents(shared).keys() == before.keys(), "the refused run changed the checkpoints of the other")
+    gate.open()
+    expect(first.wait() == 0, first.tail())
+    again = run(context, 1, [*words["second"], "--training.steps", 8], name="second")
+    expect(f"from {shared}/step-6\n" in again.text() and (shared / "step-8").is_dir(), again.tail())
+    expect(all(path.name.startswith("step-") for path in shared.iterdir()), f"a lock is left in {sorted(shared.iterdir())}")
+
+
+@case(60, processors=1)
+def second_run_in_place_of_the_checkpoints(context):
+    """A run whose checkpoint.folder is moved away does not save in the folder that another run has made there since."""
+    shared, gates = context.folder / "shared", {name: Gate(context, name) for name in ("first", "second")}
+    words = {name: ["--config", write_job(context, name, steps=6), *FULL, "--checkpoint.folder", shared] for name in gates}
+    jobs = {}
+    for name, gate in gates.items():
+        jobs[name] = start(context, 1, words[name], name=name, env=faults(context, gate.rule(at_row(3))))
+        gate.wait(jobs[name])
+        if name == "first":
+            shared.rename(context.folder / "moved")
+    gates["first"].open()
+    expect(jobs["first"].wait() == 1 and len(own_reasons(jobs["first"].text(), SAVES)) == 1, jobs["first"].tail(30))
+    gates["second"].open()
+    expect(jobs["second"].wait() == 0, jobs["second"].tail())
+    run(context, 1, ["inspect", shared / "step-6", "--verify"], name="inspect")
+
+
 @case(30, processors=1)
 def checkpoints_gone(context):
     """Checkpoints that something else removes are named at the next save, which is made; so it is for the next start."""

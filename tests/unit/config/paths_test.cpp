@@ -105,12 +105,15 @@ TEST_F(Paths, Checkpoints) {
   EXPECT_THAT(load_step(100), IsEmpty());
   EXPECT_THAT(load_step(-1), IsEmpty());
   EXPECT_THAT(load_step(30), ElementsAre(HasSubstr("has the steps 20, 100; use one of them")));
-  EXPECT_THAT(wrong([](JobConfig& c) {
-                c.checkpoint.enable = true;
-                c.checkpoint.folder = "new";
-                c.checkpoint.initial_load_path = "/none";
-              }),
-              ElementsAre(HasSubstr("checkpoint.initial_load_path = \"/none\"")));
+  for (const char* folder : {"empty", "locked/.checkpoints.owner"})
+    fs::create_directories(folder_ / "run/deep" / folder);
+  for (const char* without : {"new", "empty", "locked"})
+    EXPECT_THAT(wrong([&](JobConfig& c) {
+                  c.checkpoint.enable = true;
+                  c.checkpoint.folder = without;
+                  c.checkpoint.initial_load_path = "/none";
+                }),
+                ElementsAre(HasSubstr("checkpoint.initial_load_path = \"/none\"")));
 }
 
 TEST_F(Paths, NamesThatWouldBeTooLongForASave) {
