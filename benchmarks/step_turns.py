@@ -4,7 +4,6 @@ A processor whose speed changes within a minute spoils the ratio of two runs, an
 ranks of a job are stopped (SIGSTOP) while another job makes its step, from one row of metrics.jsonl to the next.
 """
 import concurrent.futures
-import os
 import signal
 import time
 
@@ -90,10 +89,7 @@ class Turns:
         pids = list(self.watches[name].pids.values()) if name in self.watches else []
         harness.expect(len(pids) == self.ranks or number == signal.SIGCONT, f"{name}: ranks {pids}, expected {self.ranks}")
         for pid in pids:
-            try:
-                os.kill(pid, number)
-            except ProcessLookupError:
-                pass  # it has ended, which its future says
+            harness.kill(pid, number)
 
 
 def run_in_turns(run_job, names, ranks, first_step, steps):

@@ -173,7 +173,7 @@ std::optional<config::Fault> find_lack_of_memory(const config::JobConfig& config
 
 std::optional<DiskShortage> find_lack_of_disk(const config::JobConfig& config, const TrainSpec& spec) {
   const config::Checkpoint& options = config.checkpoint;
-  if (!options.enable || options.load_only) return std::nullopt;
+  if (!config::saves_checkpoints(options)) return std::nullopt;
   const fs::path folder = config::checkpoint_folder(config);
   const auto there = checkpoint::steps_in(folder);
   const std::int64_t steps = options.create_seed_checkpoint ? 0 : config.training.steps;

@@ -105,7 +105,7 @@ void check_length(const fs::path& folder, const std::string& longest, const std:
 // A run with names that are too long would fail only at its first row or its first save.
 void check_lengths(const JobConfig& config, Faults& errors) {
   check_length(config.job.dump_folder, std::string(layout::kChatTemplateFile) + ".tmp", "job.dump_folder", errors);
-  if (!errors.empty() || !config.checkpoint.enable || config.checkpoint.load_only) return;
+  if (!errors.empty() || !saves_checkpoints(config.checkpoint)) return;
   const std::string longest = layout::step_name(config.training.steps) + ".tmp/" + layout::kHuggingFaceIndex + ".tmp";
   const bool is_of_dump = !fs::path(config.checkpoint.folder).is_absolute();
   check_length(checkpoint_folder(config), longest, is_of_dump ? "job.dump_folder" : "checkpoint.folder", errors);
@@ -171,6 +171,8 @@ void check_checkpoint(const JobConfig& config, Faults& errors) {
 fs::path checkpoint_folder(const JobConfig& config) {
   return fs::path(config.job.dump_folder) / config.checkpoint.folder;
 }
+
+bool saves_checkpoints(const Checkpoint& options) { return options.enable && !options.load_only; }
 
 fs::path real_path(const fs::path& path) {
   std::error_code error;

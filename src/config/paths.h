@@ -18,6 +18,9 @@ std::filesystem::path checkpoint_folder(const JobConfig& config);
 // taken for folders.
 std::filesystem::path real_path(const std::filesystem::path& path);
 
+// True if the run saves checkpoints.
+bool saves_checkpoints(const Checkpoint& options);
+
 // True if `folder` is not under job.dump_folder. Follows links.
 bool is_outside_dump_folder(const std::filesystem::path& folder, const JobConfig& config);
 

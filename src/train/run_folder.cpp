@@ -74,11 +74,9 @@ std::optional<EarlierRun> worth_keeping(const config::JobConfig& config, std::in
 
 // Says what is left of a run whose dump folder is gone.
 std::string what_is_left(const config::JobConfig& config) {
-  if (!config.checkpoint.enable || config.checkpoint.load_only)
-    return "The run saved no checkpoints: what it trained is lost";
-  const fs::path saved = config::checkpoint_folder(config), dump = config.job.dump_folder;
-  const fs::path from_dump = saved.lexically_normal().lexically_relative(dump.lexically_normal());
-  if (from_dump.empty() || *from_dump.begin() == "..")
+  if (!config::saves_checkpoints(config.checkpoint)) return "The run saved no checkpoints: what it trained is lost";
+  const fs::path saved = config::checkpoint_folder(config);
+  if (config::is_outside_dump_folder(saved, config))
     return "What it trained since its last checkpoint is lost; in " + saved.string() + " there are " +
            checkpoint::step_list(checkpoint::steps_in(saved)) + ", from which the same command goes on";
   return "Its checkpoints were in that folder. If it was moved, set job.dump_folder to where it is now: a start goes "
@@ -177,7 +175,7 @@ void CheckpointFolderLock::take() {
 }
 
 std::shared_ptr<CheckpointFolderLock> lock_checkpoint_folder(const config::JobConfig& config) {
-  if (!config.checkpoint.enable || config.checkpoint.load_only) return nullptr;
+  if (!config::saves_checkpoints(config.checkpoint)) return nullptr;
   return std::make_shared<CheckpointFolderLock>(config);
 }
 

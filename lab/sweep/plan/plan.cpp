@@ -321,7 +321,7 @@ void check_same_held_out_set(const Plan& plan, const SweepSpec& spec) {
 void check_checkpoint_folders(const std::vector<PlannedTrial>& trials) {
   std::map<std::string, std::string> owners;
   for (const PlannedTrial& trial : trials) {
-    if (!trial.config.checkpoint.enable || trial.config.checkpoint.load_only) continue;
+    if (!config::saves_checkpoints(trial.config.checkpoint)) continue;
     const std::string folder = config::real_path(config::checkpoint_folder(trial.config)).string();
     const auto [owner, is_new] = owners.emplace(folder, trial.name);
     if (is_new) continue;

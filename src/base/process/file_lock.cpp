@@ -15,14 +15,6 @@ namespace {
 
 std::filesystem::path owner_path(const std::filesystem::path& path) { return path.string() + ".owner"; }
 
-// Locks what `fd` has open. Throws ConfigError with the text `busy` if it is locked. Does nothing on a file system
-// without locks.
-void lock_or_refuse(int fd, const std::filesystem::path& path, const std::string& busy) {
-  if (::flock(fd, LOCK_EX | LOCK_NB) == 0 || has_no_locks(errno)) return;
-  if (errno == EWOULDBLOCK) throw ConfigError(busy);
-  throw std::system_error(errno, std::generic_category(), "lock " + path.string());
-}
-
 // Briefly takes a shared lock, which keeps a FileLock out meanwhile.
 bool is_flocked(const std::filesystem::path& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -42,43 +34,34 @@ bool was_written_lately(const std::filesystem::path& path) {
 
 bool has_no_locks(int error) { return error == ENOSYS || error == EOPNOTSUPP || error == ENOLCK; }
 
-FileLock::FileLock(const std::filesystem::path& path, const std::string& busy) {
-  fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+LockedPath::LockedPath(const std::filesystem::path& path, int flags, const std::string& busy) {
+  fd_ = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
   if (fd_ < 0) throw std::system_error(errno, std::generic_category(), "open " + path.string());
   try {
-    lock_or_refuse(fd_, path, busy);
+    if (::flock(fd_, LOCK_EX | LOCK_NB) != 0 && !has_no_locks(errno)) {
+      if (errno == EWOULDBLOCK) throw ConfigError(busy);
+      throw std::system_error(errno, std::generic_category(), "lock " + path.string());
+    }
     watch_ = std::make_unique<PathWatch>(fd_, path);
-    owner_ = std::make_unique<OwnerFile>(owner_path(path), busy);
   } catch (...) {
     ::close(fd_);
     throw;
   }
 }
 
-FileLock::~FileLock() {
-  owner_.reset();
-  ::close(fd_);
-}
+LockedPath::~LockedPath() { ::close(fd_); }
+
+FileLock::FileLock(const std::filesystem::path& path, const std::string& busy)
+    : locked_(path, O_RDWR | O_CREAT, busy), owner_(owner_path(path), busy) {}
 
 // If only the file was removed, or a copy of the folder is in its place, the owner file still keeps others out.
 std::string FileLock::fate() const {
-  std::string fate = watch_->fate();
-  return fate.empty() || owner_->is_in_place() ? "" : fate;
+  std::string fate = locked_.fate();
+  return fate.empty() || owner_.is_in_place() ? "" : fate;
 }
 
-FolderLock::FolderLock(const std::filesystem::path& folder, const std::string& busy) {
-  fd_ = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd_ < 0) throw std::system_error(errno, std::generic_category(), "open " + folder.string());
-  try {
-    lock_or_refuse(fd_, folder, busy);
-    watch_ = std::make_unique<PathWatch>(fd_, folder);
-  } catch (...) {
-    ::close(fd_);
-    throw;
-  }
-}
-
-FolderLock::~FolderLock() { ::close(fd_); }
+FolderLock::FolderLock(const std::filesystem::path& folder, const std::string& busy)
+    : locked_(folder, O_RDONLY | O_DIRECTORY, busy) {}
 
 bool is_locked(const std::filesystem::path& path) {
   if (is_flocked(path)) return true;
