@@ -109,17 +109,17 @@ std::vector<Values> draws(const SweepSpec& spec) {
 
 // Checks before the trials are made: the product of a grid's lists may not fit into memory.
 void check_num_trials(const SweepSpec& spec) {
-  constexpr double kMostTrials = 10'000;
   double trials = spec.random.empty() ? 1 : static_cast<double>(spec.num_trials);
   if (!spec.list.empty()) trials *= static_cast<double>(spec.list.size());
   if (!spec.zip.empty()) trials *= static_cast<double>(spec.zip.front().values.size());
   for (const Axis& axis : spec.grid) trials *= static_cast<double>(axis.values.size());
-  if (trials <= kMostTrials) return;
+  if (trials <= static_cast<double>(kMostTrials)) return;
   char text[32];
   std::snprintf(text, sizeof(text), "%.15g", trials);
   throw ConfigError("error: sweep " + spec.name + " has " + text +
-                    " trials (draws * entries of the list * rows of the zip * points of the grid); at most 10000 are "
-                    "taken: shorten its lists, or draw some points with [sweep.random]");
+                    " trials (draws * entries of the list * rows of the zip * points of the grid); at most " +
+                    std::to_string(kMostTrials) +
+                    " are taken: shorten its lists, or draw some points with [sweep.random]");
 }
 
 std::string last_part(const std::string& key, std::size_t parts) {
@@ -219,7 +219,8 @@ std::string without_flags(std::string message, const Values& values) {
 }
 
 std::int64_t largest_divisor(std::int64_t number, std::int64_t most) {
-  for (std::int64_t divisor = std::min(number, most); divisor > 1; --divisor)
+  constexpr std::int64_t kRarest = 1'000'000;  // limits the time of the search
+  for (std::int64_t divisor = std::min({number, most, kRarest}); divisor > 1; --divisor)
     if (number % divisor == 0) return divisor;
   return 1;
 }
@@ -340,13 +341,17 @@ void add_warnings(const std::vector<std::string>& from, std::vector<std::string>
 }  // namespace
 
 std::vector<Values> expand(const SweepSpec& spec) {
+  check_num_trials(spec);
   const auto listed = spec.list.empty() ? std::vector<Values>{{}} : spec.list;
   return product(product(product(draws(spec), listed), zip_rows(spec.zip)), grid_points(spec.grid));
 }
 
 std::vector<std::int64_t> rung_steps(const Asha& asha, std::int64_t max_steps) {
   std::vector<std::int64_t> rungs;
-  for (std::int64_t steps = asha.min_steps; steps < max_steps; steps *= asha.reduction_factor) rungs.push_back(steps);
+  for (std::int64_t steps = asha.min_steps; steps < max_steps; steps *= asha.reduction_factor) {
+    rungs.push_back(steps);
+    if (steps > max_steps / asha.reduction_factor) break;  // the product may not fit into 64 bits
+  }
   rungs.push_back(max_steps);
   return rungs;
 }
@@ -386,7 +391,6 @@ std::vector<std::string> short_keys(const std::vector<std::string>& keys) {
 }
 
 Plan make_plan(const SweepSpec& spec) {
-  check_num_trials(spec);
   const auto all_values = expand(spec);
   const auto keys = swept_keys(spec);
   const auto shortened = short_keys(keys);

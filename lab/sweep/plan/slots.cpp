@@ -104,7 +104,7 @@ std::vector<Slot> make_slots(const SweepSpec& spec, const Machine& machine) {
       throw ConfigError(
           "error: a launcher decides itself where trials run; say with sweep.max_parallel (or "
           "--max-parallel) how many it gets at once");
-    return std::vector<Slot>(to_size(*spec.max_parallel));
+    return std::vector<Slot>(to_size(std::min(*spec.max_parallel, kMostTrials)));
   }
   std::size_t room = machine.cores.size();
   if (spec.gpus > 0) check_room(spec, machine.gpus.size(), to_size(spec.gpus), "gpu", room);

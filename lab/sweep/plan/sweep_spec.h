@@ -71,6 +71,8 @@ struct Asha {
   bool operator==(const Asha&) const = default;
 };
 
+inline constexpr std::int64_t kMostTrials = 10'000;  // of a sweep
+
 struct SweepSpec {
   std::string name;
   std::filesystem::path base;    // the job's TOML file

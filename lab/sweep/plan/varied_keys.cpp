@@ -1,6 +1,7 @@
 #include "lab/sweep/plan/varied_keys.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/text.h"
 #include "config/keys/suggest.h"
@@ -23,6 +24,8 @@ constexpr Distribution kDistributions[] = {{"uniform", Draw::Kind::kUniform},
                                            {"log_uniform", Draw::Kind::kLogUniform},
                                            {"int_uniform", Draw::Kind::kIntUniform},
                                            {"choice", Draw::Kind::kChoice}};
+
+constexpr double kDrawsEnd = 0x1p53;  // a draw has 53 bits, and a double holds all integers below
 
 }  // namespace
 
@@ -72,6 +75,11 @@ std::vector<FieldValue> VariedKeys::read_values(const config::Field& field, cons
   if (!node.is_array() || node.items.empty()) {
     faults_.add(node.at, field.key + ": expected a list of values, [A, B, ...]; found " +
                              (node.is_array() ? "an empty one" : describe_found(node)));
+    return out;
+  }
+  if (std::ssize(node.items) > kMostTrials) {
+    faults_.add(node.at, field.key + ": " + std::to_string(node.items.size()) + " values; a sweep has at most " +
+                             std::to_string(kMostTrials) + " trials");
     return out;
   }
   for (const Node& item : node.items) {
@@ -191,6 +199,16 @@ bool VariedKeys::read_range(const Leaf& leaf, const Node& range, Draw& draw) {
   if (!low || !high) return false;
   draw.low = *low;
   draw.high = *high;
+  const auto refuse = [&](const std::string& expected) {
+    faults_.add(range.at, field.key + ": " + expected + "; found " + describe_found(range.items[0]) + " and " +
+                              describe_found(range.items[1]));
+    return false;
+  };
+  if (integers && std::max(-draw.low, draw.high) >= kDrawsEnd)
+    return refuse("int_uniform draws numbers between -2^53 and 2^53");
+  if (draw.kind == Draw::Kind::kLogUniform && draw.low > 0 && !std::isfinite(draw.high / draw.low))
+    return refuse("log_uniform needs a HIGH of at most 1e308 times LOW");
+  if (!std::isfinite(draw.high - draw.low)) return refuse("a range is at most 1e308 wide");
   if (draw.low >= draw.high) faults_.add(range.at, field.key + ": expected LOW below HIGH in [LOW, HIGH]");
   if (draw.kind == Draw::Kind::kLogUniform && draw.low <= 0)
     faults_.add(range.items[0].at,

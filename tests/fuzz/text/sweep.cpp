@@ -10,7 +10,17 @@ constexpr std::size_t kPlannedTrials = 12;  // to plan more takes long and finds
 const std::filesystem::path& job_file() {
   static const MemoryFolder folder;
   static const std::filesystem::path file = [&] {
-    write_over(folder.path() / "job.toml", "[model]\nname = \"llama3\"\n[training]\nsteps = 20\n");
+    write_over(folder.path() / "job.toml", R"([model]
+name = "llama3"
+[training]
+steps = 20
+[metrics]
+log_freq = 1
+[checkpoint]
+enable = true
+[validation]
+enable = true
+)");
     return folder.path() / "job.toml";
   }();
   return file;

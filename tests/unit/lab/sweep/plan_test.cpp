@@ -91,9 +91,16 @@ TEST(Expand, DrawsCoverTheirRangesEvenly) {
   EXPECT_NEAR(sum / kTrials, 0.7, 0.009);
 }
 
+TEST(Expand, RefusesMoreTrialsThanAnyoneWants) {
+  EXPECT_EQ(expand(random_spec(1, kMostTrials)).size(), static_cast<std::size_t>(kMostTrials));
+  for (const std::int64_t number : {kMostTrials + 1, INT64_MAX})
+    EXPECT_THAT(error_of([&] { expand(random_spec(1, number)); }), HasSubstr("at most 10000 are taken"));
+}
+
 TEST(RungSteps, AreGeometricAndEndWithTheWholeTraining) {
   EXPECT_THAT(rung_steps({10, 3, {}}, 100), ElementsAre(10, 30, 90, 100));
   EXPECT_THAT(rung_steps({10, 3, {}}, 90), ElementsAre(10, 30, 90));
+  EXPECT_THAT(rung_steps({2, INT64_MAX, {}}, INT64_MAX), ElementsAre(2, INT64_MAX));
 }
 
 TEST(ShortKeys, AreAsShortAsTheyCanBe) {

@@ -136,6 +136,11 @@ INSTANTIATE_TEST_SUITE_P(
                  "is an integer; draw it with int_uniform"},
         BadSweep{"[sweep.random]\nnum_trials = 2\n\"training.steps\" = {int_uniform = [0, 9]}\n",
                  "at least 1; found 0"},
+        BadSweep{
+            "[sweep.random]\nnum_trials = 2\n\"debug.seed\" = {int_uniform = [0, 9007199254740993]}\n",
+            "int_uniform draws numbers between -2^53 and 2^53; found the integer 0 and the integer 9007199254740993"},
+        BadSweep{"[sweep.random]\nnum_trials = 2\n\"optimizer.lr\" = {log_uniform = [1e-300, 1e300]}\n",
+                 "log_uniform needs a HIGH of at most 1e308 times LOW; found the number 1e-300 and the number 1e+300"},
         BadSweep{"[sweep.random]\nnum_trials = 2\n\"training.steps\" = {normal = [0, 9]}\n", "found normal"},
         BadSweep{"[sweep.grid]\n\"optimizer.lr\" = [1]\n[sweep.asha]\nreduction_factor = 1\n",
                  "at least 2; found the integer 1"},

@@ -59,6 +59,8 @@ TEST(Slots, ALauncherPlacesTrialsItself) {
   EXPECT_THAT(error_of([&] { make_slots(spec, kMachine); }), HasSubstr("say with sweep.max_parallel"));
   spec.max_parallel = 9;
   EXPECT_EQ(make_slots(spec, kMachine), std::vector<Slot>(9));
+  spec.max_parallel = INT64_MAX;
+  EXPECT_EQ(make_slots(spec, kMachine).size(), static_cast<std::size_t>(kMostTrials));
 }
 
 TEST(Launcher, SplitsAndFillsItsTemplate) {
