@@ -38,6 +38,7 @@ class BpeTokenizer final : public Tokenizer {
     for (const SplitStep& step : spec_.splits) splits_.emplace_back(step.pattern);
     add_tokens(config);
     collect_texts();
+    check_template();
     if (config.bos_token) bos_id_ = added_.id_of(*config.bos_token);
     if (config.eos_token) eos_id_ = added_.id_of(*config.eos_token);
     if (model_.missing_bytes() > 0 && speaks_for_all()) {
@@ -121,6 +122,16 @@ class BpeTokenizer final : public Tokenizer {
     };
     for (const auto& [token, id] : spec_.model.vocab) put(id, token);
     for (const auto& [id, token] : added_.texts()) put(id, token);
+  }
+
+  // Checks the ids that the post-processor puts around a text: the file writes them beside their token, unchecked.
+  void check_template() const {
+    for (const auto& ids : {spec_.prefix_ids, spec_.suffix_ids}) {
+      const auto beyond = std::ranges::find_if(ids, [&](std::int32_t id) { return id >= vocab_size(); });
+      if (beyond == ids.end()) continue;
+      throw DataError("post_processor puts the token id " + std::to_string(*beyond) +
+                      " around each text, but the tokenizer has ids 0 to " + std::to_string(vocab_size() - 1));
+    }
   }
 
   bool is_put_around(std::int32_t id) const {

@@ -114,8 +114,8 @@ OrderedJson model_of(const SentencePieceProcessor& pieces, const std::vector<std
 
 MadeTokenizerJson make_tokenizer_json(std::string_view model) {
   SentencePieceProcessor pieces;
-  if (const auto status = pieces.LoadFromSerializedProto(model); !status.ok())
-    throw DataError(std::string("not a SentencePiece model: ") + status.message());
+  if (const std::string fault = load_sentencepiece(model, pieces); !fault.empty())
+    throw DataError("not a SentencePiece model: " + fault);
   MadeTokenizerJson out;
   out.reason = reason_against(pieces, read_sentencepiece_model_info(model));
   if (!out.reason.empty()) return out;

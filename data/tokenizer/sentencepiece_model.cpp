@@ -1,5 +1,9 @@
 #include "data/tokenizer/sentencepiece_model.h"
 
+#include <sentencepiece_processor.h>
+
+#include <new>
+
 #include "base/error.h"
 
 namespace titan::data {
@@ -97,6 +101,17 @@ void read_piece(std::string_view bytes, SentencePieceModelInfo& info) {
 }
 
 }  // namespace
+
+std::string load_sentencepiece(std::string_view model, sentencepiece::SentencePieceProcessor& processor) {
+  try {
+    const auto status = processor.LoadFromSerializedProto(model);
+    return status.ok() ? "" : status.message();
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
 
 SentencePieceModelInfo read_sentencepiece_model_info(std::string_view serialized) {
   SentencePieceModelInfo info;

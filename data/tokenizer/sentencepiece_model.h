@@ -1,10 +1,14 @@
-// Reads the training and normalization options of a serialized SentencePiece model. The library does not export its
-// protobuf classes, so the few fields are read from the wire format.
+// Loads a serialized SentencePiece model, and reads its training and normalization options. The library does not export
+// its protobuf classes, so the few fields are read from the wire format.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
+
+namespace sentencepiece {
+class SentencePieceProcessor;
+}
 
 namespace titan::data {
 
@@ -23,6 +27,10 @@ struct SentencePieceModelInfo {
   bool escape_whitespaces = true;
   bool has_user_defined = false;  // a piece of type USER_DEFINED
 };
+
+// Loads `model` into `processor`. Returns why the library cannot use it, "" if it can: some faults of a model are a
+// status of the library, others an exception.
+std::string load_sentencepiece(std::string_view model, sentencepiece::SentencePieceProcessor& processor);
 
 // Throws DataError on bytes that are not a protobuf message.
 SentencePieceModelInfo read_sentencepiece_model_info(std::string_view serialized);

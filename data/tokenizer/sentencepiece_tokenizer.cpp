@@ -67,9 +67,9 @@ std::size_t word_length(std::string_view text) {
 }
 
 void load(const std::filesystem::path& file, SentencePieceProcessor& processor) {
-  const auto status = processor.LoadFromSerializedProto(read_file(file));
-  if (status.ok()) return;
-  throw DataError(file.string() + " is not a SentencePiece model (" + status.message() +
+  const std::string fault = load_sentencepiece(read_file(file), processor);
+  if (fault.empty()) return;
+  throw DataError(file.string() + " is not a SentencePiece model (" + fault +
                   "). A tokenizer.model in tiktoken's text format, as Llama 3 ships, is not supported.");
 }
 
@@ -143,9 +143,9 @@ class SentencePieceTokenizer final : public Tokenizer {
   void load_without_prefix() {
     constexpr std::string_view kNoDummyPrefix("\x1a\x02\x18\x00", 4);  // normalizer_spec {add_dummy_prefix: false}
     without_prefix_ = std::make_unique<SentencePieceProcessor>();
-    const auto status =
-        without_prefix_->LoadFromSerializedProto(processor_.serialized_model_proto() + std::string(kNoDummyPrefix));
-    if (!status.ok()) throw DataError(std::string("SentencePiece could not load its model: ") + status.message());
+    const std::string fault =
+        load_sentencepiece(processor_.serialized_model_proto() + std::string(kNoDummyPrefix), *without_prefix_);
+    if (!fault.empty()) throw DataError("SentencePiece could not load its model: " + fault);
   }
 
   void encode_without_prefix(std::string_view text, std::vector<std::int32_t>& ids) const {

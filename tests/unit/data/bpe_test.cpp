@@ -340,6 +340,24 @@ TEST(BpeTokenizer, AddsNoMarkTwiceAndOneForEqualTexts) {
   EXPECT_EQ(tokenizer->eos_id(), std::nullopt);
 }
 
+TEST(BpeTokenizer, RefusesATemplateWithAnIdThatItDoesNotHave) {
+  const TempFolder folder;
+  Json root = small_tokenizer();
+  for (const int id : {259, 2147483647}) {
+    for (const bool is_before : {true, false}) {
+      Json text = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}},
+           token = {{"SpecialToken", {{"id", "<s>"}, {"type_id", 0}}}};
+      root["post_processor"] = {{"type", "TemplateProcessing"},
+                                {"single", is_before ? Json{token, text} : Json{text, token}},
+                                {"special_tokens", {{"<s>", {{"id", "<s>"}, {"ids", {id}}, {"tokens", {"<s>"}}}}}}};
+      folder.write("tokenizer.json", root.dump());
+      EXPECT_THAT(data_error([&] { make_tokenizer(folder.path()); }),
+                  AllOf(HasSubstr("tokenizer.json: post_processor puts the token id " + std::to_string(id)),
+                        HasSubstr("the tokenizer has ids 0 to 258")));
+    }
+  }
+}
+
 TEST(BpeTokenizer, RefusesByName) {
   const TempFolder folder;
   const auto refused = [&](const std::string& pointer, const Json& value) {

@@ -109,6 +109,18 @@ TEST(MakeTokenizer, SaysWhatIsThere) {
   EXPECT_THAT(data_error([&] { make_tokenizer(folder.path()); }), HasSubstr("not a SentencePiece model"));
 }
 
+// SentencePiece reports this fault by an exception of its dictionary, not by its status.
+TEST(MakeTokenizer, RefusesASentencePieceModelWithAnEmptyPiece) {
+  using std::string_view_literals::operator""sv;
+  const TempFolder folder;
+  const std::string unknown = "<unk>", unigram("\x12\x02\x18\x01"sv);
+  const std::string pieces = "\x0a\x0e\x0a\x05" + unknown + std::string("\x15\0\0\0\0\x18\x02"sv) +
+                             std::string("\x0a\x0a\x0a\x01\0\x15\0\0\x80\xbf\x18\x01"sv);
+  const auto model = folder.write("tokenizer.model", pieces + unigram);
+  EXPECT_THAT(data_error([&] { make_tokenizer(folder.path()); }),
+              AllOf(HasSubstr(model.string() + " is not a SentencePiece model"), HasSubstr("zero-length key")));
+}
+
 // Makes a tokenizer from a folder with the default model and a file `name` with `content`. Returns the error.
 std::string error_beside(const std::string& name, std::string_view content) {
   const TempFolder folder;
