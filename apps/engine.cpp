@@ -29,6 +29,7 @@
 #include "base/stack/crash.h"
 #include "config/command_line/command_line.h"
 #include "kernels/memory/host_arena.h"
+#include "library/short_torch_errors.h"
 
 namespace titan {
 namespace {
@@ -83,7 +84,7 @@ int titan_run_engine(int argc, char** argv) {
     kernels::install_host_arena();
     install_crash_handlers(/*rank=*/-1);
     install_signal_handlers();
-    return run(Arguments(argv + 1, argv + argc));
+    return with_short_torch_errors([&] { return run(Arguments(argv + 1, argv + argc)); });
   };
   return exit_code_of(body, /*may_be_rank=*/!is_command);
 }

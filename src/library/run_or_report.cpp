@@ -1,13 +1,12 @@
 #include "library/run_or_report.h"
 
-#include <c10/util/Exception.h>
-
 #include "base/env.h"
 #include "base/error.h"
 #include "base/limits/system_limits.h"
 #include "base/process/exit_code.h"
 #include "base/process/rank_process.h"
 #include "distributed/accelerator/device_error.h"
+#include "library/short_torch_errors.h"
 
 namespace titan {
 namespace {
@@ -21,21 +20,12 @@ std::string text_with_device(const dist::World& world, const std::string& text) 
          "another machine)";
 }
 
-// Runs `body`. torch's errors have a stack of addresses in their text, which only TORCH_SHOW_CPP_STACKTRACES=1 keeps.
-int run_with_short_errors(dist::World& world, const std::function<int(dist::World&)>& body) {
-  try {
-    return body(world);
-  } catch (const c10::Error& error) {
-    if (get_env("TORCH_SHOW_CPP_STACKTRACES") == "1") throw;
-    throw Error(text_with_device(world, error.what_without_backtrace()), kExitFailed);
-  }
-}
-
 }  // namespace
 
 int run_or_report(std::unique_ptr<dist::World> world, const std::function<int(dist::World&)>& body) {
   try {
-    return run_with_short_errors(*world, body);
+    return with_short_torch_errors([&] { return body(*world); },
+                                   [&](const std::string& text) { return text_with_device(*world, text); });
   } catch (const PeerError& error) {
     world->stop(error.what());
   } catch (const std::exception& error) {

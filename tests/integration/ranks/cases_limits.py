@@ -8,7 +8,7 @@ from cases_failure import FOREVER, check_blames, check_reason
 from cases_peer_lost import wait_for_handlers
 from checkpoint_tools import SAVE, steps_of
 from fixtures import write_job
-from harness import Gate, at_row, case, expect, faults, kill, read_rows, run, start, start_plain
+from harness import Gate, Job, at_row, case, expect, faults, kill, read_rows, run, start, start_plain
 
 EAGAIN = 11  # what the system says if it refuses a thread
 NO_THREAD = r"Resource temporarily unavailable: no further thread or process can be started here; .*OMP_NUM_THREADS"
@@ -90,6 +90,21 @@ def no_thread_for_a_save(context):
     env = faults(context, *rules, f"{refused} until={loaded}")
     job = run(context, 1, ["--config", write_job(context, "save", steps=5), *words], name="load", env=env)
     expect([row["step"] for row in read_rows(context.dump("save") / "metrics.jsonl")] == [1, 2, 3, 4, 5], job.tail())
+
+
+@case(60, processors=1)
+def no_memory_for_a_plan(context):
+    """A dry run whose memory the system refuses says so in one line; the stack of torch's error comes on demand alone."""
+    words = ["--config", write_job(context, "plan"), "--dry-run", "--training.local_batch_size", 1, "--training.seq_len", 1 << 27]
+    lines = {}
+    for stacks in ("0", "1"):
+        command = ["bash", "-c", 'ulimit -v 8000000; exec "$@"', "bash", context.program, *words]
+        job = Job(command, context.folder / "logs", f"stacks{stacks}", {"TORCH_SHOW_CPP_STACKTRACES": stacks})
+        code = job.wait()
+        expect(code == 1, f"exit code {code}, expected 1\n{job.tail()}")
+        lines[stacks] = [line for line in job.errors().splitlines() if "warning: " not in line]
+    check_reason("\n".join(lines["0"]), r"titan-train: .*can't allocate memory.*: out of memory; the limits .* of addresses \(ulimit -v\)")
+    expect(len(lines["0"]) == 1 and len(lines["1"]) > 5, f"lines of an error: {lines}")
 
 
 @case(60)
