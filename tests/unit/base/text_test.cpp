@@ -33,6 +33,11 @@ TEST(NearestName, NothingWhenNothingIsNear) {
   EXPECT_EQ(nearest_name("steps", {}), std::nullopt);
 }
 
+// Comparing each of its characters with each of the candidates' would take minutes.
+TEST(NearestName, AFileInPlaceOfANameIsFarFromAll) {
+  EXPECT_EQ(nearest_name(std::string(100'000'000, 'x'), kKeys), std::nullopt);
+}
+
 TEST(NearestName, LimitGrowsWithTheLength) {
   const std::vector<std::string> long_name = {"abcdefghijklmnopqr"};
   EXPECT_EQ(nearest_name("abcdefghijkl______", long_name), "abcdefghijklmnopqr");  // 6 edits of 18 letters
