@@ -1,10 +1,20 @@
+#include "config/command_line/program.h"
 #include "config/load.h"
+#include "models/catalog.h"
 #include "tests/fuzz/support.h"
 #include "tests/fuzz/targets.h"
 
 namespace titan::fuzz {
 
 bool run_toml(std::string_view input) {
+  static const bool knows_models = [] {
+    config::Program program;
+    program.check_model = models::check_model;
+    program.check_plan = models::check_plan;
+    config::set_program(std::move(program));
+    return true;
+  }();
+  require(knows_models, "no models");
   return accepts([&] { config::load_job_config_text(input, "/nowhere/fuzz.toml", {}, {}, 8); });
 }
 
@@ -16,6 +26,12 @@ name = "llama3"
 flavor = 'debugmodel'
 [model.args]
 dim = 64
+n_layers = 2
+n_heads = 4
+n_kv_heads = 2
+vocab_size = 128
+multiple_of = 16
+ffn_dim_multiplier = 1.5
 [optimizer]
 lr = 8e-4
 eps = 1e-8
@@ -27,6 +43,11 @@ steps = 10
 dataset = "c4_test"
 [parallelism]
 data_parallel_shard_degree = -1
+tensor_parallel_degree = 2
+context_parallel_degree = 1
+pipeline_parallel_degree = 2
+pipeline_parallel_schedule = "1F1B"
+pipeline_parallel_microbatch_size = 2
 [activation_checkpoint]
 mode = "selective"
 [quantize.linear.float8]
