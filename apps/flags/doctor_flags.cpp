@@ -21,7 +21,8 @@ void declare(CLI::App& app, DoctorFlags& flags) {
   app.footer(kDoctorExitCodes);
   app.allow_extras();
   suggest_path(app.add_option("--config", flags.config_file, "also check what a run with this TOML file needs"));
-  app.add_option("--nproc", flags.nproc, "ranks to start on this machine, to check them together");
+  app.add_option("--nproc", flags.nproc, "ranks to start on this machine, to check them together")
+      ->check(at_least_one());
   app.add_flag("--oversubscribe", flags.oversubscribe, "with --nproc: however many the machine is good for");
   app.add_flag("--json", flags.json, "one JSON object instead of text");
   app.callback([&app, &flags] { flags.keys = app.remaining(); });

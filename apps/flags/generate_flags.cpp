@@ -43,6 +43,12 @@ T at_least(const std::string& option, const std::string& text, T least) {
   return number<T>(option, text, least, std::numeric_limits<T>::max(), "an integer, at least " + std::to_string(least));
 }
 
+constexpr std::int64_t kMostSamples = 1'000'000;  // of a prompt, or of prompts together
+
+std::int64_t number_of_samples(const std::string& option, const std::string& text) {
+  return number<std::int64_t>(option, text, 1, kMostSamples, "an integer, 1 to " + std::to_string(kMostSamples));
+}
+
 }  // namespace
 
 void declare(CLI::App& app, GenerateFlags& flags) {
@@ -62,7 +68,7 @@ void declare(CLI::App& app, GenerateFlags& flags) {
          "with --chat, \"messages\"")
       ->type_name("FILE");
   add_number("--batch", "prompts that the model continues together (default: 1)", "N",
-             [&](const auto& text) { flags.batch = at_least<std::int64_t>("--batch", text, 1); });
+             [&](const auto& text) { flags.batch = number_of_samples("--batch", text); });
   app.add_flag("--interactive", flags.interactive, "read prompts from the terminal, one per line, until Ctrl-D");
   app.add_flag(
       "--chat", flags.chat,
@@ -77,7 +83,7 @@ void declare(CLI::App& app, GenerateFlags& flags) {
   add_number("--max-tokens", "tokens to write at most (default: 128)", "N",
              [&](const auto& text) { flags.max_tokens = at_least<std::int64_t>("--max-tokens", text, 1); });
   add_number("--num", "samples for each prompt (default: 1)", "N",
-             [&](const auto& text) { flags.num = at_least<std::int64_t>("--num", text, 1); });
+             [&](const auto& text) { flags.num = number_of_samples("--num", text); });
   add_number("--temperature", "0: always the likeliest token; 1: as the model says (default: 1)", "T",
              [&](const auto& text) {
                flags.temperature =

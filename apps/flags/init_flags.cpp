@@ -2,10 +2,13 @@
 
 #include "apps/flags/option_values.h"
 #include "base/text.h"
+#include "config/keys/largest_sizes.h"
 
 namespace titan {
 
 namespace {
+
+constexpr std::int64_t kLongestSequence = config::kMostTokens / 8;  // a small model's batch has eight
 
 // Returns "llama3/8B, 70B, llama2/7B": each model's name once.
 std::string in_short(const std::vector<std::string>& names) {
@@ -34,10 +37,10 @@ void declare(CLI::App& app, InitFlags& flags) {
                    ->excludes("--model"));
   app.add_option("--gpus", flags.gpus,
                  "GPUs of 80 GB, for 405B of 141 GB; 0: CPU (default: as many as the model needs)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(integer_between(0, kLargestWorld));
   app.add_option("--seq-len", flags.seq_len,
                  "tokens of a sequence; long ones get context parallelism (default: what suits the model)")
-      ->check(CLI::PositiveNumber);
+      ->check(even_between(2, kLongestSequence));
   suggest_path(app.add_option("--dataset", flags.dataset_path, "file or folder with the data"));
   app.add_option("--kind", flags.dataset, "text, jsonl, chat or indexed (default: by the name of the data)")
       ->check(CLI::IsMember({"text", "jsonl", "chat", "indexed"}));

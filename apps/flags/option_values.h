@@ -11,15 +11,37 @@
 
 namespace titan {
 
+// Returns a check that `rule` holds for the whole text, read as a number. `name` says it in --help and in the message.
+template <typename Number, typename Rule>
+CLI::Validator number_check(const std::string& kind, const std::string& name, const Rule& rule) {
+  return {[=](const std::string& text) -> std::string {
+            Number value{};
+            const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
+            if (fault == std::errc() && end == text.data() + text.size() && rule(value)) return "";
+            return "expected " + kind + ", " + name + "; found \"" + text + "\"";
+          },
+          name};
+}
+
 // Returns a check for integers of at least 1. The message of CLI11's own check has a range of 300 digits.
 inline CLI::Validator at_least_one() {
-  return {[](const std::string& text) -> std::string {
-            std::int64_t value = 0;
-            const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
-            if (fault == std::errc() && end == text.data() + text.size() && value >= 1) return "";
-            return "expected an integer, at least 1; found \"" + text + "\"";
-          },
-          "at least 1"};
+  return number_check<std::int64_t>("an integer", "at least 1", [](std::int64_t value) { return value >= 1; });
+}
+
+inline CLI::Validator integer_between(std::int64_t least, std::int64_t most) {
+  return number_check<std::int64_t>("an integer", std::to_string(least) + " to " + std::to_string(most),
+                                    [=](std::int64_t value) { return value >= least && value <= most; });
+}
+
+inline CLI::Validator even_between(std::int64_t least, std::int64_t most) {
+  return number_check<std::int64_t>(
+      "an even number", std::to_string(least) + " to " + std::to_string(most),
+      [=](std::int64_t value) { return value >= least && value <= most && value % 2 == 0; });
+}
+
+// Returns a check that CLI11 does not have: its own let nan through.
+inline CLI::Validator number_between(double least, double most, const std::string& name) {
+  return number_check<double>("a number", name, [=](double value) { return value >= least && value <= most; });
 }
 
 // Names of the notes below. A note is an inactive check: it refuses nothing, and --help does not show it.

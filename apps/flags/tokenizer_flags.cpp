@@ -19,7 +19,7 @@ void declare_train(CLI::App& app, TokenizerFlags::Train& flags) {
                          "kind of input: jsonl or text (default: jsonl where a name ends as such files do)"),
           {"jsonl", "text"});
   app.add_option("--text-key", flags.text_key, kTextKeyHelp)->capture_default_str();
-  app.add_option("--vocab-size", flags.vocab_size, "number of pieces")->required()->check(at_least_one());
+  app.add_option("--vocab-size", flags.vocab_size, "number of pieces")->required()->check(integer_between(2, 1 << 24));
   suggest_path(app.add_option("--output", flags.output, "folder that gets tokenizer.model")->required());
   app.add_option("--type", flags.type, "bpe or unigram")
       ->capture_default_str()

@@ -79,7 +79,9 @@ PipelineSchedule schedule_of_file(const ScheduleFlags& flags) {
 }
 
 pipeline::Costs costs_of(const ScheduleFlags& flags) {
+  constexpr double kLongest = 1e12;
   const auto [least, most] = std::ranges::minmax(flags.costs);
+  if (!(most <= kLongest)) refuse("--costs: expected no time above " + short_number(kLongest));
   if (most > kMostTimes * least)
     refuse("--costs: expected no time above " + short_number(kMostTimes) + " times another");
   return {.forward = flags.costs[0], .input_gradient = flags.costs[1], .weight_gradient = flags.costs[2]};

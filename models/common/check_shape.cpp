@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "config/keys/field_values.h"
+#include "config/keys/largest_sizes.h"
 #include "config/pipeline_plan.h"
 #include "pipeline/nearest_numbers.h"
 
@@ -67,6 +68,33 @@ void refuse_args_of_other_scalings(const config::RopeScalingArgs& args, std::vec
   refuse("beta_fast", args.beta_fast.has_value(), is_yarn, "yarn alone reads it");
   refuse("beta_slow", args.beta_slow.has_value(), is_yarn, "yarn alone reads it");
   refuse("attention_factor", args.attention_factor.has_value(), is_yarn, "yarn alone reads it");
+}
+
+void check_attention_shape(const AttentionShape& shape) {
+  if (shape.head_dim % 2 != 0) {
+    throw ConfigError("model.args.head_dim (" + text(shape.head_dim) + ") must be even: rotary embedding turns pairs",
+                      {"model.args.head_dim"});
+  }
+  if (shape.n_heads % shape.n_kv_heads != 0) {
+    throw ConfigError("model.args.n_heads (" + text(shape.n_heads) + ") must be a multiple of model.args.n_kv_heads (" +
+                          text(shape.n_kv_heads) + ")",
+                      {"model.args.n_heads", "model.args.n_kv_heads"});
+  }
+}
+
+// With each width within its limit, stats_of() stays within 64 bits.
+void check_widths(const BlockShape& block) {
+  const std::int64_t heads = block.attention.n_heads * block.attention.head_dim;
+  if (heads > config::kLargestWidth)
+    throw ConfigError("model.args.n_heads (" + text(block.attention.n_heads) + ") * the width of a head (" +
+                          text(block.attention.head_dim) + ") is more than " + text(config::kLargestWidth) +
+                          "; lower model.args.n_heads or head_dim",
+                      {"model.args.n_heads", "model.args.head_dim"});
+  if (block.hidden_dim < 1 || block.hidden_dim > config::kLargestHidden)
+    throw ConfigError(
+        "the feed-forward is " + text(block.hidden_dim) + " wide; expected 1 to " + text(config::kLargestHidden) +
+            ": set model.args.hidden_dim, or change ffn_dim_multiplier or multiple_of",
+        {"model.args.ffn_dim_multiplier", "model.args.multiple_of", "model.args.hidden_dim", "model.args.dim"});
 }
 
 }  // namespace
@@ -135,16 +163,15 @@ void check_divided_width(const AttentionShape& shape) {
   }
 }
 
-void check_attention_shape(const AttentionShape& shape) {
-  if (shape.head_dim % 2 != 0) {
-    throw ConfigError("model.args.head_dim (" + text(shape.head_dim) + ") must be even: rotary embedding turns pairs",
-                      {"model.args.head_dim"});
-  }
-  if (shape.n_heads % shape.n_kv_heads != 0) {
-    throw ConfigError("model.args.n_heads (" + text(shape.n_heads) + ") must be a multiple of model.args.n_kv_heads (" +
-                          text(shape.n_kv_heads) + ")",
-                      {"model.args.n_heads", "model.args.n_kv_heads"});
-  }
+void check_decoder_shape(const DecoderShape& shape) {
+  check_attention_shape(shape.block.attention);
+  check_widths(shape.block);
+  const std::int64_t parameters = stats_of(shape).num_parameters;
+  if (parameters <= config::kMostParameters) return;
+  throw ConfigError("a model of " + text(shape.n_layers) + " layers of width " + text(shape.block.attention.dim) +
+                        " has " + text(parameters) + " parameters; at most " + text(config::kMostParameters) +
+                        " are taken: lower model.args.n_layers, dim, hidden_dim or vocab_size",
+                    {"model.args.n_layers", "model.args.dim", "model.args.hidden_dim", "model.args.vocab_size"});
 }
 
 void check_mesh(const ModelStats& stats, const config::Parallelism& parallelism) {

@@ -25,8 +25,9 @@ void check_scaling_has_type(const config::JobConfig& config, std::vector<config:
 // Throws ConfigError for the same as check_width_of_heads() in a complete shape.
 void check_divided_width(const AttentionShape& shape);
 
-// Throws ConfigError if heads have an odd width, or key/value heads do not divide the query heads.
-void check_attention_shape(const AttentionShape& shape);
+// Throws ConfigError if heads have an odd width, key/value heads do not divide the query heads, a layer has no width,
+// or the model is larger than any that is taken (config/keys/largest_sizes.h): its tensors could not be counted.
+void check_decoder_shape(const DecoderShape& shape);
 
 // Throws ConfigError if tensor parallelism cannot split the model: the degree does not divide the heads (the message
 // names the nearest degrees that do), or leaves a rank without rows of the vocabulary.

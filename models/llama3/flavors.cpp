@@ -135,7 +135,7 @@ LlamaArgs llama_args(const config::Model& model) {
   if (model.args.attn_mask_type) args.block_causal = *model.args.attn_mask_type == "block_causal";
   override_rope_scaling(args.rope_scaling, model.args.rope_scaling_args);
   if (!args.width_of_head) check_divided_width(args.decoder().block.attention);
-  check_attention_shape(args.decoder().block.attention);
+  check_decoder_shape(args.decoder());
   return args;
 }
 

@@ -60,7 +60,7 @@ HubDecoder qwen2_decoder(const config::Model& model) {
   override_decoder(shape, model.args);
   override_with(shape.block.attention.qkv_bias, model.args.qkv_bias);
   divide_width(shape.block.attention, model.args);
-  check_attention_shape(shape.block.attention);
+  check_decoder_shape(shape);
   return {shape, model.args.max_seq_len.value_or(kQwen2MaxSeqLen)};
 }
 

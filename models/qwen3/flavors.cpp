@@ -71,7 +71,7 @@ HubDecoder qwen3_decoder(const config::Model& model) {
   AttentionShape& attention = shape.block.attention;
   attention.qk_norm_eps = shape.block.norm_eps;
   if (args.qk_norm && !*args.qk_norm) attention.qk_norm_eps = std::nullopt;
-  check_attention_shape(attention);
+  check_decoder_shape(shape);
   return {shape, args.max_seq_len.value_or(kQwen3MaxSeqLen)};
 }
 

@@ -49,7 +49,7 @@ HubDecoder smollm3_decoder(const config::Model& model) {
   override_decoder(shape, model.args);
   override_with(shape.no_rope_interval, model.args.no_rope_layer_interval);
   divide_width(shape.block.attention, model.args);
-  check_attention_shape(shape.block.attention);
+  check_decoder_shape(shape);
   return {shape, model.args.max_seq_len.value_or(kSmolLM3MaxSeqLen)};
 }
 

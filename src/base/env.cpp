@@ -78,6 +78,9 @@ void check_ranks(const LaunchEnv& out, const RankNames& names) {
       throw ConfigError("environment: " + rank_name + "=" + std::to_string(rank) + " is not less than " + size_name +
                         "=" + std::to_string(size) + "; ranks count from 0");
   };
+  if (out.world_size > kLargestWorld)
+    throw ConfigError("environment: " + names.size + "=" + std::to_string(out.world_size) + ": expected at most " +
+                      std::to_string(kLargestWorld) + " ranks");
   check(names.rank, out.rank, names.size, out.world_size);
   check(names.local_rank, out.local_rank, names.local_size.empty() ? "the ranks of this machine" : names.local_size,
         out.local_world_size);

@@ -14,6 +14,8 @@ enum class Launcher { kAlone, kTorchrun, kOpenMpi, kMpich, kSlurm };
 
 const char* to_string(Launcher launcher);
 
+inline constexpr std::int64_t kLargestWorld = std::int64_t{1} << 20;  // ranks of a run
+
 struct LaunchEnv {
   Launcher launcher = Launcher::kAlone;  // kTorchrun: anything that sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT
   std::int64_t rank = 0;

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/text.h"
+#include "config/keys/largest_sizes.h"
 #include "pipeline/check_schedule.h"
 #include "pipeline/schedule_csv.h"
 #include "pipeline/schedule_kinds.h"
@@ -49,8 +50,13 @@ pipeline::PipelineSchedule read_order(const std::string& file, const pipeline::S
 }
 
 int num_microbatches(const JobConfig& config) {
-  return static_cast<int>(pipeline::num_microbatches(config.training.local_batch_size,
-                                                     config.parallelism.pipeline_parallel_microbatch_size));
+  const std::int64_t count = pipeline::num_microbatches(config.training.local_batch_size,
+                                                        config.parallelism.pipeline_parallel_microbatch_size);
+  if (count <= kMostMicrobatches) return static_cast<int>(count);
+  throw ConfigError("training.local_batch_size (" + std::to_string(config.training.local_batch_size) + ") has " +
+                        std::to_string(count) + " pipeline microbatches; at most " + std::to_string(kMostMicrobatches) +
+                        " are taken: raise parallelism.pipeline_parallel_microbatch_size",
+                    {"training.local_batch_size", "parallelism.pipeline_parallel_microbatch_size"});
 }
 
 // Appends the fault of one part of a plan, if making it throws.

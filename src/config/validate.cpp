@@ -10,6 +10,7 @@
 #include "config/command_line/program.h"
 #include "config/keys/datasets.h"
 #include "config/keys/fields.h"
+#include "config/keys/largest_sizes.h"
 #include "config/keys/rank_list.h"
 #include "config/keys/values/evaluation_tasks.h"
 #include "config/keys/values/float8_keys.h"
@@ -62,6 +63,36 @@ void check_length(const std::string& key, std::int64_t length, const Parallelism
                         text(p.context_parallel_degree) + ") = " + text(step) + "; use " +
                         pipeline::nearest_multiples(length, step),
                     {key, "parallelism.tensor_parallel_degree", "parallelism.context_parallel_degree"}});
+}
+
+// `sequences`: of a microbatch. `split`: ranks that share each of them.
+void check_tokens(const std::string& sequences_key, std::int64_t sequences, const std::string& length_key,
+                  std::int64_t length, std::int64_t split, Faults& errors) {
+  if (sequences * (length / split) <= kMostTokens) return;
+  errors.push_back({sequences_key + " (" + text(sequences) + ") * " + length_key + " (" + text(length) +
+                        ") tokens are more than a microbatch can have on one rank, " + text(kMostTokens) +
+                        "; lower one of them",
+                    {sequences_key, length_key}});
+}
+
+void check_size_of_batch(const JobConfig& config, Faults& errors) {
+  const Parallelism& p = config.parallelism;
+  const Training& t = config.training;
+  const std::string length_key = "training.seq_len", global_key = "training.global_batch_size";
+  if (p.pipeline_parallel_degree > 1)
+    check_tokens("parallelism.pipeline_parallel_microbatch_size", p.pipeline_parallel_microbatch_size, length_key,
+                 t.seq_len, p.context_parallel_degree, errors);
+  else
+    check_tokens("training.local_batch_size", t.local_batch_size, length_key, t.seq_len, p.context_parallel_degree,
+                 errors);
+  if (config.validation.enable)
+    check_tokens("validation.local_batch_size", config.validation.local_batch_size, "validation.seq_len",
+                 config.validation.seq_len, p.context_parallel_degree, errors);
+  if (t.global_batch_size <= kMostTokens * kLargestWorld / t.seq_len) return;
+  errors.push_back({global_key + " (" + text(t.global_batch_size) + ") * " + length_key + " (" + text(t.seq_len) +
+                        ") tokens are more than a step can have, " + text(kMostTokens * kLargestWorld) +
+                        "; lower one of them",
+                    {global_key, length_key}});
 }
 
 void check_sequence(const JobConfig& config, Faults& errors) {
@@ -274,7 +305,7 @@ OtherDegrees other_degrees(const Parallelism& p) {
       {"parallelism.tensor_parallel_degree", p.tensor_parallel_degree},
       {"parallelism.pipeline_parallel_degree", p.pipeline_parallel_degree}};
   for (const auto& [key, value] : degrees) {
-    out.product *= value;
+    if (__builtin_mul_overflow(out.product, value, &out.product)) out.product = INT64_MAX;
     out.names += std::string(" * ") + key + " (" + text(value) + ")";
     out.keys.emplace_back(key);
   }
@@ -287,6 +318,7 @@ Findings cross_check(const JobConfig& config, std::optional<std::int64_t> world_
   Findings found;
   check_schedule(config, found.errors, found.warnings);
   check_sequence(config, found.errors);
+  check_size_of_batch(config, found.errors);
   check_data(config, found.errors, found.warnings);
   for (Fault& fault : find_wrong_lr_factors(config)) found.errors.push_back(std::move(fault));
   for (Fault& fault : find_wrong_lora(config)) found.errors.push_back(std::move(fault));
@@ -327,10 +359,12 @@ std::int64_t resolve_shard_degree(const Parallelism& parallelism, std::int64_t w
   OtherDegrees others = other_degrees(parallelism);
   const std::int64_t shard = parallelism.data_parallel_shard_degree;
   const bool fits = others.product >= 1 && world_size % others.product == 0;
-  if (fits && (shard == -1 || shard * others.product == world_size)) return world_size / others.product;
+  if (fits && (shard == -1 || shard == world_size / others.product)) return world_size / others.product;
   const std::string shard_key = "parallelism.data_parallel_shard_degree";
   std::string hint = "change the number of ranks to a multiple of " + text(others.product);
-  if (shard != -1) hint = "start " + text(shard * others.product) + " ranks";
+  const bool is_possible = std::max<std::int64_t>(shard, 1) <= kLargestWorld / others.product;
+  if (!is_possible) hint = "lower them";
+  if (shard != -1 && is_possible) hint = "start " + text(shard * others.product) + " ranks";
   if (shard != -1 && fits)
     hint +=
         " or set " + shard_key + " to " + text(world_size / others.product) + " (or to -1: all ranks that are left)";

@@ -76,6 +76,9 @@ mode = "none"
 seed = 42
 """
 
+# For a process under `ulimit -v`: each thread takes addresses, and a machine may have many processors.
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
+
 
 def documents():
     """Yields Python files of the torch package by path, up to CORPUS_CHARACTERS."""

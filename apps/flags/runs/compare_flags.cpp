@@ -2,6 +2,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "apps/flags/option_values.h"
+
 namespace titan {
 namespace {
 
@@ -24,7 +26,7 @@ void declare(CLI::App& app, CompareFlags& flags) {
   app.add_option("RUN_B", flags.run_b, "the other's")->required();
   app.add_option("--tolerance", flags.options.tolerance,
                  "the largest relative difference that does not count, such as 1e-5 (default: 0, every bit counts)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(number_between(0, 1e9, "0 to 1e9"));
   app.add_option("--metric", flags.options.metrics,
                  "what to compare, a column of metrics.jsonl or validation.NAME; several times for several (default: "
                  "loss, grad_norm, lr, tokens_seen, grad_scale, validation.loss)")

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "apps/flags/option_values.h"
 #include "lab/runs/plot/plot.h"
 
 namespace titan {
@@ -23,7 +24,7 @@ void declare(CLI::App& app, PlotFlags& flags) {
       ->take_all()
       ->expected(1);
   app.add_option("--smooth", flags.smooth, "weight of the past in a moving average, 0 to 0.999 (default: 0, none)")
-      ->check(CLI::Range(0.0, 0.999));
+      ->check(number_between(0, 0.999, "0 to 0.999"));
   app.add_flag("--log", flags.log, "a logarithmic axis");
   app.add_option("--columns", flags.columns, "width of a chart (default: that of the terminal)")
       ->check(CLI::Range(runs::kMinColumns, 10000));

@@ -11,6 +11,7 @@
 #include "base/json_error.h"
 #include "base/limits/parse_json.h"
 #include "base/text.h"
+#include "config/keys/largest_sizes.h"
 #include "models/common/hub/config_values.h"
 #include "models/common/hub/float_text.h"
 #include "models/common/hub/rope_config.h"
@@ -21,8 +22,7 @@ namespace {
 using Json = nlohmann::json;
 using Faults = std::vector<std::string>;  // each says what was expected
 
-// Most of each size. The product of two still fits into 64 bits.
-constexpr std::int64_t kLargestSize = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t kLongestSequence = std::numeric_limits<std::int32_t>::max();
 
 void check_kind(const Json& json, const HubFamily& family, Faults& faults) {
   if (const Json* names = find(json, "architectures"); names && !names->empty() && names->at(0) != family.architecture)
@@ -43,22 +43,37 @@ void check_kind(const Json& json, const HubFamily& family, Faults& faults) {
 
 void check_sizes(const Json& json, const HubDecoder& model, const HubFamily& family, Faults& faults) {
   const AttentionShape& a = model.shape.block.attention;
-  for (const auto& [key, size] :
-       {std::pair("hidden_size", a.dim), std::pair("num_hidden_layers", model.shape.n_layers),
-        std::pair("num_attention_heads", a.n_heads), std::pair("num_key_value_heads", a.n_kv_heads),
-        std::pair("vocab_size", model.shape.vocab_size), std::pair("intermediate_size", model.shape.block.hidden_dim),
-        std::pair("max_position_embeddings", model.max_seq_len)})
-    if (size < 1 || size > kLargestSize)
-      faults.push_back(std::string(key) + ": expected 1 to " + std::to_string(kLargestSize) + ", found " +
+  struct Size {
+    const char* key;
+    std::int64_t size, most;
+  };
+  for (const auto& [key, size, most] : {Size{"hidden_size", a.dim, config::kLargestWidth},
+                                        {"num_hidden_layers", model.shape.n_layers, config::kMostLayers},
+                                        {"num_attention_heads", a.n_heads, config::kLargestWidth},
+                                        {"num_key_value_heads", a.n_kv_heads, config::kLargestWidth},
+                                        {"vocab_size", model.shape.vocab_size, config::kLargestVocabulary},
+                                        {"intermediate_size", model.shape.block.hidden_dim, config::kLargestHidden},
+                                        {"max_position_embeddings", model.max_seq_len, kLongestSequence}})
+    if (size < 1 || size > most)
+      faults.push_back(std::string(key) + ": expected 1 to " + std::to_string(most) + ", found " +
                        std::to_string(size));
   if (!faults.empty()) return;
   const bool says_head_dim = find(json, "head_dim") || family.head_dim;
   if (!says_head_dim && a.dim % a.n_heads != 0)
     faults.push_back("hidden_size: expected a multiple of num_attention_heads, or a head_dim");
-  if (a.head_dim < 1 || a.head_dim % 2 != 0 || a.head_dim > kLargestSize)
-    faults.push_back("head_dim: expected an even number, at least 2, found " + std::to_string(a.head_dim));
+  if (a.head_dim < 1 || a.head_dim % 2 != 0 || a.head_dim > config::kLargestWidth)
+    faults.push_back("head_dim: expected an even number, 2 to " + std::to_string(config::kLargestWidth) + ", found " +
+                     std::to_string(a.head_dim));
   if (a.n_heads % a.n_kv_heads != 0)
     faults.push_back("num_attention_heads: expected a multiple of num_key_value_heads");
+  if (!faults.empty()) return;
+  if (a.n_heads * a.head_dim > config::kLargestWidth) {
+    faults.push_back("num_attention_heads * head_dim: expected at most " + std::to_string(config::kLargestWidth) +
+                     ", found " + std::to_string(a.n_heads * a.head_dim));
+  } else if (const auto count = stats_of(model.shape).num_parameters; count > config::kMostParameters) {
+    faults.push_back("it has " + std::to_string(count) + " parameters; at most " +
+                     std::to_string(config::kMostParameters) + " are taken");
+  }
 }
 
 // A sliding window must cover the longest sequence.
@@ -78,7 +93,7 @@ std::int64_t read_no_rope_interval(const Json& json, const HubFamily& family, st
   if (!family.no_rope_interval) return 0;
   const Json* flags = find(json, "no_rope_layers");
   if (!flags) return value_or(json, "no_rope_layer_interval", *family.no_rope_interval);
-  if (n_layers < 1 || n_layers > kLargestSize) return 0;  // check_sizes() reports it
+  if (n_layers < 1 || n_layers > config::kMostLayers) return 0;  // check_sizes() reports it
   if (static_cast<std::int64_t>(flags->size()) < n_layers) {
     faults.push_back("no_rope_layers: expected a number for each of the " + std::to_string(n_layers) +
                      " layers, found " + std::to_string(flags->size()));

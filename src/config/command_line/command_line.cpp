@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <functional>
 #include <utility>
 
@@ -16,6 +17,7 @@
 #include "config/command_line/complete.h"
 #include "config/command_line/modes.h"
 #include "config/command_line/program.h"
+#include "config/keys/largest_sizes.h"
 #include "config/keys/renamed.h"
 #include "config/keys/suggest.h"
 
@@ -38,11 +40,12 @@ struct Count {
   const char* name;
   std::optional<std::int64_t> CommandLine::*member;
   std::int64_t least = 1;
+  std::int64_t most = INT64_MAX;
 };
 constexpr std::array<Count, 4> kCounts = {{{"nproc", &CommandLine::nproc},
                                            {"max_restarts", &CommandLine::max_restarts, 0},
                                            {"min_nproc", &CommandLine::min_nproc},
-                                           {"world_size", &CommandLine::world_size}}};
+                                           {"world_size", &CommandLine::world_size, 1, kLargestWorld}}};
 
 constexpr const char* kConfigFileKey = "job.config_file";  // a field, but it chooses the file to load
 
@@ -321,12 +324,13 @@ class Parser {
     static const Field* const kInteger = find_field("training.steps");
     std::string expected;
     const auto value = parse_text(*kInteger, *text, expected);
-    if (!value || std::get<std::int64_t>(*value) < item.least) {
-      error(flag_of(args_[at]) + ": expected an integer, at least " + std::to_string(item.least) + "; found \"" +
-            *text + "\"");
+    const std::int64_t number = value ? std::get<std::int64_t>(*value) : 0;
+    if (!value || number < item.least || number > item.most) {
+      error(flag_of(args_[at]) + ": expected an integer, at least " + std::to_string(item.least) +
+            (item.most == INT64_MAX ? "" : " and at most " + std::to_string(item.most)) + "; found \"" + *text + "\"");
       return;
     }
-    line_.*item.member = std::get<std::int64_t>(*value);
+    line_.*item.member = number;
   }
 
   void read_log_ranks(std::size_t at) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
-#include <cmath>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -78,8 +77,8 @@ MixEntry parse_mix_entry(const std::string& text) {
     throw ConfigError(expected, {key});
   MixEntry entry{.kind = text.substr(first + 1, second - first - 1), .path = text.substr(second + 1)};
   const auto [end, error] = std::from_chars(text.data(), text.data() + first, entry.weight);
-  if (error != std::errc() || end != text.data() + first || !(entry.weight > 0) || !std::isfinite(entry.weight)) {
-    throw ConfigError(expected + ": the weight must be a positive number", {key});
+  if (error != std::errc() || end != text.data() + first || !(entry.weight >= 1e-30 && entry.weight <= 1e30)) {
+    throw ConfigError(expected + ": the weight must be a positive number, 1e-30 to 1e30", {key});
   }
   return entry;
 }

@@ -36,7 +36,8 @@ std::string shortest(double value) {
   char buffer[64];
   const auto end = std::to_chars(buffer, buffer + sizeof(buffer), value).ptr;
   std::string text(buffer, end);
-  if (text.find_first_of(".e") == std::string::npos) text += ".0";  // otherwise TOML reads an integer
+  if (std::isfinite(value) && text.find_first_of(".e") == std::string::npos)
+    text += ".0";  // otherwise TOML reads an integer
   return text;
 }
 

@@ -5,6 +5,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "config/keys/largest_sizes.h"
 #include "config/keys/make_field.h"
 #include "facts/optimizer_facts.h"
 
@@ -21,7 +22,7 @@ const Rule kNonEmpty{.non_empty = true};
 const Rule kListOrString{.or_one_string = true};
 
 Rule at_least(double min) { return {.min = min}; }
-Rule above(double min) { return {.min = min, .min_excluded = true}; }
+Rule above(double min, std::optional<double> max = {}) { return {.min = min, .max = max, .min_excluded = true}; }
 Rule between(double min, double max) { return {.min = min, .max = max}; }
 Rule from_below(double min, double max) { return {.min = min, .max = max, .max_excluded = true}; }  // [min, max)
 Rule minus_one_or(Rule rule) {
@@ -101,19 +102,19 @@ class Table {
     add(KEY(model.tokenizer_path), "deprecated name of hf_assets_path; wins over it when set", kNonEmpty, kSupported);
     add(KEY(model.converters), "conversions of the built model: [\"quantize.linear.float8\"] computes the matmuls of linear layers in float8, as torchao does", kAny, kSupported);
     add(KEY(model.print_after_conversion), "print the model after the conversions", kAny, no_effect("the log says how many layers were converted"));
-    add(KEY(model.args.dim), "width of the residual stream", at_least(1), kSupported);
-    add(KEY(model.args.n_layers), "transformer blocks", at_least(1), kSupported);
-    add(KEY(model.args.n_heads), "query heads", at_least(1), kSupported);
-    add(KEY(model.args.n_kv_heads), "key/value heads; divides n_heads", at_least(1), kSupported);
-    add(KEY(model.args.vocab_size), "rows of the embedding", at_least(1), kSupported);
-    add(KEY(model.args.multiple_of), "the feed-forward width is rounded up to a multiple of this", at_least(1), kSupported);
-    add(KEY(model.args.ffn_dim_multiplier), "scales the feed-forward width before rounding", above(0), kSupported);
+    add(KEY(model.args.dim), "width of the residual stream", between(1, kLargestWidth), kSupported);
+    add(KEY(model.args.n_layers), "transformer blocks", between(1, kMostLayers), kSupported);
+    add(KEY(model.args.n_heads), "query heads", between(1, kLargestWidth), kSupported);
+    add(KEY(model.args.n_kv_heads), "key/value heads; divides n_heads", between(1, kLargestWidth), kSupported);
+    add(KEY(model.args.vocab_size), "rows of the embedding", between(1, kLargestVocabulary), kSupported);
+    add(KEY(model.args.multiple_of), "the feed-forward width is rounded up to a multiple of this", between(1, kLargestWidth), kSupported);
+    add(KEY(model.args.ffn_dim_multiplier), "scales the feed-forward width before rounding", above(0, 1000), kSupported);
     add(KEY(model.args.norm_eps), "epsilon of RMSNorm", at_least(0), kSupported);
     add(KEY(model.args.rope_theta), "base of the RoPE frequencies", above(0), kSupported);
     add(KEY(model.args.max_seq_len), "longest sequence the model is made for, tokens", at_least(1), kSupported);
     add(KEY(model.args.enable_weight_tying), "make the output projection and the embedding one parameter, which starts with a standard deviation of dim^-0.5, not 1: use a lower learning rate (of TorchTitan's models, Qwen3 alone has it)", kAny, kSupported);
-    add(KEY(model.args.head_dim), "width of a head; even (None: the flavor's, and in Llama dim / n_heads)", at_least(2), kSupported);
-    add(KEY(model.args.hidden_dim), "width of the feed-forward (in Llama, in place of multiple_of and ffn_dim_multiplier)", at_least(1), kSupported);
+    add(KEY(model.args.head_dim), "width of a head; even (None: the flavor's, and in Llama dim / n_heads)", between(2, kLargestWidth), kSupported);
+    add(KEY(model.args.hidden_dim), "width of the feed-forward (in Llama, in place of multiple_of and ffn_dim_multiplier)", between(1, kLargestHidden), kSupported);
     add(KEY(model.args.qk_norm), "normalize each head of the queries and of the keys (Qwen3)", kAny, kSupported);
     add(KEY(model.args.qkv_bias), "add a bias to queries, keys and values (Qwen2; not a key of TorchTitan)", kAny, kSupported);
     add(KEY(model.args.no_rope_layer_interval), "every so many blocks, one has no rotary embedding; 0: all blocks have it (SmolLM3; not a key of TorchTitan)", at_least(0), kSupported);
@@ -156,12 +157,12 @@ class Table {
     add(KEY(training.on_bad_record), "what to do with a record that cannot be used (not a key of TorchTitan)", one_of({"error", "skip"}), kSupported);
     add(KEY(training.on_nan), "what to do where the gradients are NaN or infinite; stop: before such a state is saved; warn: once, and go on; skip: leave out the update of that step; rollback: go back to the newest good checkpoint, and on behind the data so far (not a key of TorchTitan)", one_of({"stop", "warn", "skip", "rollback"}), kSupported);
     add(KEY(training.on_spike), "what to do where the loss or the norm of the gradients lies far above what it was: ignore it, warn, or skip the update of that step (not a key of TorchTitan)", one_of({"ignore", "warn", "skip"}), kSupported);
-    add(KEY(training.spike_window), "steps before it that a step is compared with (not a key of TorchTitan)", at_least(2), kSupported);
+    add(KEY(training.spike_window), "steps before it that a step is compared with (not a key of TorchTitan)", between(2, 1 << 20), kSupported);
     add(KEY(training.spike_sigma), "standard deviations above their mean that make a spike (not a key of TorchTitan)", above(0), kSupported);
-    add(KEY(training.local_batch_size), "sequences of one microbatch on one rank", at_least(1), kSupported);
-    add(KEY(training.global_batch_size), "sequences of one step over all ranks; -1: one microbatch per rank", minus_one_or(at_least(1)), kSupported);
-    add(KEY(training.seq_len), "tokens of one sequence; even", at_least(2), kSupported);
-    add(KEY(training.max_norm), "gradients are clipped to this L2 norm", above(0), kSupported);
+    add(KEY(training.local_batch_size), "sequences of one microbatch on one rank", between(1, kMostTokens), kSupported);
+    add(KEY(training.global_batch_size), "sequences of one step over all ranks; -1: one microbatch per rank", minus_one_or(between(1, kMostTokens * kLargestWorld)), kSupported);
+    add(KEY(training.seq_len), "tokens of one sequence; even", between(2, kMostTokens), kSupported);
+    add(KEY(training.max_norm), "gradients are clipped to this L2 norm", above(0, 1e38), kSupported);
     add(KEY(training.steps), "optimizer steps to run", at_least(1), kSupported);
     add(KEY(training.enable_cpu_offload), "keep shards, gradients and optimizer state on the host (on a CPU they are there already)", kAny, kSupported);
     add(KEY(training.dtype), "dtype of parameters and optimizer state", one_of({"float32", "bfloat16"}), kSupported);
@@ -177,23 +178,23 @@ class Table {
   }
 
   void add_parallelism() {
-    add(KEY(parallelism.data_parallel_replicate_degree), "copies of the weights (HSDP; DDP with a shard degree of 1)", at_least(1), kSupported);
-    add(KEY(parallelism.data_parallel_shard_degree), "ranks that share one copy (FSDP); -1: all that are left", minus_one_or(at_least(1)), kSupported);
+    add(KEY(parallelism.data_parallel_replicate_degree), "copies of the weights (HSDP; DDP with a shard degree of 1)", between(1, kLargestWorld), kSupported);
+    add(KEY(parallelism.data_parallel_shard_degree), "ranks that share one copy (FSDP); -1: all that are left", minus_one_or(between(1, kLargestWorld)), kSupported);
     add(KEY(parallelism.fsdp_reshard_after_forward), "free gathered weights after the forward pass: always, never, default (always, but for the last group: norm and output), or a number of neighbours to re-shard over (not in TorchTitan)", {.choices = {"default", "always", "never"}, .number_in_string = true}, kSupported);
     add(KEY(parallelism.fsdp_wrap), "which modules are gathered and reduced together; block: each block, the embedding, and norm with output; size:N: each module whose parameters that no inner group has are N or more; or names of modules, * for any name, each a group: [\"layers.*.attention\", \"output\"]; the rest is one group (not a key of TorchTitan)", kListOrString, kSupported);
-    add(KEY(parallelism.tensor_parallel_degree), "ranks that share each matrix product", at_least(1), kSupported);
+    add(KEY(parallelism.tensor_parallel_degree), "ranks that share each matrix product", between(1, kLargestWorld), kSupported);
     add(KEY(parallelism.disable_loss_parallel), "with tensor parallelism: each rank gathers all logits before the loss", kAny, kSupported);
     add(KEY(parallelism.enable_async_tensor_parallel), "with tensor parallelism: its collectives run beside the products, in parts", kAny, kSupported);
-    add(KEY(parallelism.pipeline_parallel_degree), "ranks that divide the layers among them (a pipeline); each has one stage of layers, or several", at_least(1), kSupported);
+    add(KEY(parallelism.pipeline_parallel_degree), "ranks that divide the layers among them (a pipeline); each has one stage of layers, or several", between(1, kLargestWorld), kSupported);
     add(KEY(parallelism.module_fqns_per_model_part), "the modules of each pipeline stage, in the model's order, in place of an even division: [[\"tok_embeddings\", \"layers.0\"], [\"layers.1\", \"norm\", \"output\"]]", kAny, kSupported);
-    add(KEY(parallelism.pipeline_parallel_first_stage_less_layers), "layers that the first pipeline stage has fewer than others, since it has the embedding", at_least(0), kSupported);
-    add(KEY(parallelism.pipeline_parallel_last_stage_less_layers), "layers that the last pipeline stage has fewer than others, since it has the output projection", at_least(0), kSupported);
-    add(KEY(parallelism.pipeline_parallel_layers_per_stage), "layers of a pipeline stage; None: as many as give each rank one stage, or two if the schedule has several", at_least(1), kSupported);
+    add(KEY(parallelism.pipeline_parallel_first_stage_less_layers), "layers that the first pipeline stage has fewer than others, since it has the embedding", between(0, kMostLayers), kSupported);
+    add(KEY(parallelism.pipeline_parallel_last_stage_less_layers), "layers that the last pipeline stage has fewer than others, since it has the output projection", between(0, kMostLayers), kSupported);
+    add(KEY(parallelism.pipeline_parallel_layers_per_stage), "layers of a pipeline stage; None: as many as give each rank one stage, or two if the schedule has several", between(1, kMostLayers), kSupported);
     add(KEY(parallelism.pipeline_parallel_schedule), "order in which a pipeline's ranks run microbatches forward and backward, in upper or lower case (titan-train schedule draws it):", kNonEmpty, kSupported);
     add(KEY(parallelism.pipeline_parallel_schedule_csv), "CSV file with the order of a pipeline's forwards and backwards, in place of the schedule's own", kAny, kSupported);
-    add(KEY(parallelism.pipeline_parallel_microbatch_size), "sequences of one pipeline microbatch; divides training.local_batch_size", at_least(1), kSupported);
+    add(KEY(parallelism.pipeline_parallel_microbatch_size), "sequences of one pipeline microbatch; divides training.local_batch_size", between(1, kMostTokens), kSupported);
     add(KEY(parallelism.pipeline_parallel_expert_parallel_overlap), "overlap pipeline with expert communication", kAny, dormant("parallelism.expert_parallel_degree"));
-    add(KEY(parallelism.context_parallel_degree), "ranks that share each sequence", at_least(1), kSupported);
+    add(KEY(parallelism.context_parallel_degree), "ranks that share each sequence", between(1, kLargestWorld), kSupported);
     add(KEY(parallelism.context_parallel_load_balancer), "how a sequence is dealt out to the ranks that share it; headtail: a part from the front and one from the end to each; ptrr: small parts, such that ranks have about as many keys to attend to, also within documents; None: in order, so that the last rank has most to do", one_of({"headtail", "ptrr"}), kSupported);
     add(KEY(parallelism.context_parallel_rotate_method), "how keys and values are exchanged; allgather: each rank gets those of whole sequences at once; alltoall: they go round the ranks in a ring, and each step attends to those of one rank", one_of({"allgather", "alltoall"}), kSupported);
     add(KEY(parallelism.expert_parallel_degree), "ranks that share the experts", at_least(1), not_built("no model here has experts"));
@@ -261,7 +262,7 @@ class Table {
   void add_comm() {
     add(KEY(comm.init_timeout_seconds), "timeout of communication up to the end of the first step, and of saves in the background, whose ranks may be slow at different times", at_least(1), kSupported);
     add(KEY(comm.train_timeout_seconds), "timeout after the first step", at_least(1), kSupported);
-    add(KEY(comm.trace_buf_size), "last collectives in the file that each rank writes when one does not end; 0: no file", at_least(0), kSupported);
+    add(KEY(comm.trace_buf_size), "last collectives in the file that each rank writes when one does not end; 0: no file", between(0, 1 << 20), kSupported);
     add(KEY(comm.save_traces_folder), "where these files go, under job.dump_folder", kNonEmpty, kSupported);
     add(KEY(comm.save_traces_file_prefix), "start of their names, before the rank", kAny, kSupported);
     add(KEY(comm.mode), "kind of communication; for fake ranks use --dry-run", one_of({"default"}, {"fake_backend", "local_tensor"}), kSupported);
@@ -286,8 +287,8 @@ class Table {
     add(KEY(validation.dataset), "kind of data, as training.dataset", kNonEmpty, kSupported);
     add(KEY(validation.dataset_path), "file or folder with the data", kNonEmpty, kSupported);
     add(KEY(validation.dataset_text_key), "the field of JSON lines that holds the document (not a key of TorchTitan)", kNonEmpty, kSupported);
-    add(KEY(validation.local_batch_size), "sequences of one batch on one rank", at_least(1), kSupported);
-    add(KEY(validation.seq_len), "tokens of one sequence", at_least(2), kSupported);
+    add(KEY(validation.local_batch_size), "sequences of one batch on one rank", between(1, kMostTokens), kSupported);
+    add(KEY(validation.seq_len), "tokens of one sequence", between(2, kMostTokens), kSupported);
     add(KEY(validation.freq), "steps between two evaluations", at_least(1), kSupported);
     add(KEY(validation.steps), "batches of one evaluation; -1: all the data", minus_one_or(at_least(1)), kSupported);
     add(KEY(validation.at_last_step), "evaluate after the last step too, whatever freq is (not a key of TorchTitan)", kAny, kSupported);
@@ -301,7 +302,7 @@ class Table {
     add(KEY(chat.chat_template), "file with the chat template, or a folder that has one; None: the tokenizer's (not a key of TorchTitan)", kNonEmpty, kSupported);
     add(KEY(chat.too_long), "what to do with a conversation of more than seq_len + 1 tokens; error: refuse to start; cut: leave out its end; drop: leave it out (not a key of TorchTitan)", one_of({"error", "cut", "drop"}), kSupported);
     add(KEY(chat.loss_weight), "what counts as much as any other in the loss; token: each token of an answer; sample: each conversation (not a key of TorchTitan)", one_of({"token", "sample"}), kSupported);
-    add(KEY(lora.rank), "rank of the adapters that are trained instead of the model (LoRA); 0: no adapters, the model is trained (not a table of TorchTitan)", at_least(0), kSupported);
+    add(KEY(lora.rank), "rank of the adapters that are trained instead of the model (LoRA); 0: no adapters, the model is trained (not a table of TorchTitan)", between(0, kLargestWidth), kSupported);
     add(KEY(lora.alpha), "the adapters' product is multiplied by alpha / rank; None: the rank, which is PEFT's scale where both have their default, 8", above(0), kSupported);
     add(KEY(lora.dropout), "part of an adapter's input that training sets to zero", from_below(0, 1), kSupported);
     add(KEY(lora.targets), "the linear layers that have an adapter: patterns of their names, * for any text, or last parts of names, here or in Hugging Face's format (wq, q_proj). The output projection has none", kNonEmpty, kSupported);
@@ -309,7 +310,7 @@ class Table {
     add(KEY(evaluation.tasks), "what the model is scored on, each \"KIND PATH\" or \"NAME=KIND PATH\", with \" fewshot=PATH\" for solved questions; kinds: hellaswag, arc, mmlu, choice (multiple choice), text, jsonl or jsonl:FIELD (perplexity); docs/evaluation.md (not a key of TorchTitan)", kAny, kSupported);
     add(KEY(evaluation.freq), "steps between two passes over all tasks (not a key of TorchTitan)", at_least(1), kSupported);
     add(KEY(evaluation.at_last_step), "score after the last step too, whatever freq is (not a key of TorchTitan)", kAny, kSupported);
-    add(KEY(evaluation.local_batch_size), "texts that one rank scores at once, at most (not a key of TorchTitan)", at_least(1), kSupported);
+    add(KEY(evaluation.local_batch_size), "texts that one rank scores at once, at most (not a key of TorchTitan)", between(1, kMostTokens), kSupported);
     add(KEY(evaluation.limit), "take only the first items of each task; None: all (not a key of TorchTitan)", at_least(1), kSupported);
     add(KEY(evaluation.num_fewshot), "solved questions before each question of multiple choice, from a task's fewshot=PATH; a task with fewshot=N:PATH has its own number (not a key of TorchTitan)", at_least(0), kSupported);
 

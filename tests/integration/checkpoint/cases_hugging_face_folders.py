@@ -51,7 +51,7 @@ def hugging_face_config_counts(context):
     unbuildable = {
         "dynamic": ({"rope_scaling": {"type": "dynamic", "factor": 2.0}}, 'or "yarn", found "dynamic"'),
         "gelu": ({"hidden_act": "gelu"}, 'hidden_act: expected "silu", found "gelu"'),
-        "odd": ({"head_dim": 31}, "head_dim: expected an even number, at least 2, found 31"),
+        "odd": ({"head_dim": 31}, "head_dim: expected an even number, 2 to 4194304, found 31"),
     }
     for name, (changes, reason) in {**refused, **unbuildable}.items():
         folder = copy(context, name, **changes)

@@ -2,10 +2,12 @@
 import re
 
 from cases_sweep import run_sweep, write_sweep
-from fixtures import write_job
-from harness import case, expect, run
+from fixtures import ONE_THREAD, write_job
+from harness import Job, case, expect, run
 
-HUGE = ["--training.local_batch_size", 10**9]
+HUGE = ["--training.local_batch_size", 1 << 21, "--model.args.n_layers", 1000]  # 16 TiB of the blocks' inputs
+# The first activation takes 4 GiB, or 2 in 16 bits.
+LARGE = ["--training.local_batch_size", 1 << 15, "--model.args.dim", 512, "--model.args.n_layers", 1]
 
 
 def refused(context, ranks, words, name, exit_code=2):
@@ -33,8 +35,11 @@ def without_memory(context):
     fit, and in which step."""
     config = write_job(context, "run")
     text = refused(context, 1, ["--config", config, *HUGE], "start")
-    expect(re.search(r"will not fit: its tensors take at least .* TiB on each rank, .*training.local_batch_size \(1000000000\)", text), text)
-    job = run(context, 1, ["--config", config, *HUGE, "--no-preflight"], name="forced", exit_code=1)
+    expect(re.search(r"will not fit: its tensors take at least .* TiB on each rank, .*training.local_batch_size \(2097152\)", text), text)
+    words = ["bash", "-c", 'ulimit -v 3500000; exec "$@"', "bash", context.program, "--config", config, *LARGE, "--no-preflight"]
+    job = Job(words, context.folder / "logs", "forced", ONE_THREAD)
+    code = job.wait()
+    expect(code == 1, f"exit code {code}, expected 1\n{job.tail()}")
     expect(re.search(r"out of memory in step 1: .*--dry-run", job.text()), job.tail())
 
 
@@ -42,7 +47,7 @@ def without_memory(context):
 def without_disk(context):
     """A run whose first checkpoint cannot fit on the disk is refused; without checkpoints, or if told so, it is not."""
     config = write_job(context, "run", steps=1)
-    large = ["--config", config, "--model.args.vocab_size", 10**10, "--checkpoint.enable", "--checkpoint.no-last_save_model_only"]
+    large = ["--config", config, "--model.args.vocab_size", 1 << 31, "--checkpoint.enable", "--checkpoint.no-last_save_model_only"]
     text = refused(context, 1, large, "start")
     expect(re.search(r"error: .*checkpoints go to .*/run/checkpoint, where .* free, and the first one takes .* TiB", text), text)
     expect("will not fit" in text and text.endswith("2 errors\n"), text)

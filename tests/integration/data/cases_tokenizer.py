@@ -211,8 +211,8 @@ def tokenizer_command_line(context):
         (["train", "--input", a_text, "--vocab-size", "100", "--output", empty], b"", "set --vocab-size to 266 or more"),
         (["train", "--input", bad_lines, "--vocab-size", "300", "--output", empty], b"", f"{bad_lines}:2:"),
         *(
-            (["train", "--input", a_text, "--vocab-size", size, "--output", empty], b"", f'expected an integer, at least 1; found "{size}";')
-            for size in ("0", "-5", "abc")
+            (["train", "--input", a_text, "--vocab-size", size, "--output", empty], b"", f'expected an integer, 2 to 16777216; found "{size}";')
+            for size in ("0", "1", "-5", "16777217", "abc")
         ),
         (["train", "--input", a_text, "--vocab-size", "300", "--output", empty, "--type", "word"], b"", "--type"),
         (["train", "--input", a_text, "--vocab-size", "300", "--output", full], b"", "exists"),

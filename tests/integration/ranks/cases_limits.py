@@ -7,7 +7,7 @@ import socket
 from cases_failure import FOREVER, check_blames, check_reason
 from cases_peer_lost import wait_for_handlers
 from checkpoint_tools import SAVE, steps_of
-from fixtures import write_job
+from fixtures import ONE_THREAD, write_job
 from harness import Gate, Job, at_row, case, expect, faults, kill, read_rows, run, start, start_plain
 
 EAGAIN = 11  # what the system says if it refuses a thread
@@ -99,7 +99,7 @@ def no_memory_for_a_plan(context):
     lines = {}
     for stacks in ("0", "1"):
         command = ["bash", "-c", 'ulimit -v 8000000; exec "$@"', "bash", context.program, *words]
-        job = Job(command, context.folder / "logs", f"stacks{stacks}", {"TORCH_SHOW_CPP_STACKTRACES": stacks})
+        job = Job(command, context.folder / "logs", f"stacks{stacks}", {**ONE_THREAD, "TORCH_SHOW_CPP_STACKTRACES": stacks})
         code = job.wait()
         expect(code == 1, f"exit code {code}, expected 1\n{job.tail()}")
         lines[stacks] = [line for line in job.errors().splitlines() if "warning: " not in line]

@@ -184,7 +184,7 @@ def generate_refused(context):
         ("--temperature", "-1", "a number, at least 0"), ("--temperature", "nan", "a number, at least 0"),
         ("--top-k", "0", "an integer, at least 1"), ("--top-p", "0", "a number above 0, up to 1"),
         ("--top-p", "1.5", "a number above 0, up to 1"), ("--max-tokens", "ten", "an integer, at least 1"),
-        ("--num", "0", "an integer, at least 1"), ("--seed", "-3", "an integer, at least 0"),
+        ("--num", "0", "an integer, 1 to 1000000"), ("--seed", "-3", "an integer, at least 0"),
         ("--context", "1", "an integer, at least 2"),
     ):  # fmt: skip
         refused(f'{option}: expected {wanted}; found "{value}"', *ours, *prompt, f"{option}={value}")

@@ -132,6 +132,8 @@ TEST(CommandLine, Modes) {
   EXPECT_THAT(parse({"--log-rank", "4-1"}).errors, ElementsAre(HasSubstr("--log-rank: \"4-1\" names no ranks")));
   EXPECT_THAT(parse({"--nproc=0"}).errors,
               ElementsAre(HasSubstr("--nproc: expected an integer, at least 1; found \"0\"")));
+  EXPECT_THAT(parse({"--dry-run", "--world-size=9223372036854775807"}).errors,
+              ElementsAre(HasSubstr("expected an integer, at least 1 and at most 1048576; found \"92233720")));
   EXPECT_THAT(parse({"--dry-run=1"}).errors, ElementsAre(HasSubstr("--dry-run takes no value")));
 }
 

@@ -79,7 +79,8 @@ TEST(Docs, EveryTableHasItsKeys) {
 TEST(Help, OfOneTableOrKey) {
   EXPECT_THAT(help_text("optimizer"), AllOf(HasSubstr("--optimizer.lr ("), Not(HasSubstr("--lr_scheduler"))));
   EXPECT_THAT(help_text("quantize"), HasSubstr("--quantize.linear.float8.emulate"));  // has no keys of its own
-  EXPECT_THAT(help_text("--training.seq-len"), ::testing::StartsWith("  --training.seq_len (an integer, at least 2"));
+  EXPECT_THAT(help_text("--training.seq-len"),
+              ::testing::StartsWith("  --training.seq_len (an integer, at least 2 and at most 134217728"));
   EXPECT_THAT(error_of([] { help_text("optimiser"); }), HasSubstr("did you mean --help optimizer?"));
   EXPECT_THAT(error_of([] { help_text("training.batch_size"); }), HasSubstr("training.local_batch_size"));
   EXPECT_THAT(error_of([] { help_text("zzzzzzzzzzzzz"); }), HasSubstr("the tables are job, "));
@@ -151,7 +152,7 @@ TEST(Help, NamesEveryKeyWithItsDefault) {
     EXPECT_THAT(help, HasSubstr("--" + field.key + " ("));
     EXPECT_THAT(help, HasSubstr(doc_of(field)));
   }
-  EXPECT_THAT(help, HasSubstr("--training.seq_len (an integer, at least 2; default 2048)"));
+  EXPECT_THAT(help, HasSubstr("--training.seq_len (an integer, at least 2 and at most 134217728; default 2048)"));
   EXPECT_THAT(help, HasSubstr("only the default so far: there is no TorchFT here"));
 }
 

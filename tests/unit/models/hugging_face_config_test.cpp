@@ -145,7 +145,9 @@ TEST(HuggingFaceConfig, RefusesWhatIsNoLlamaOfOurs) {
   EXPECT_THAT(fault(R"({"architectures": ["LlamaForCausalLM"]})"), HasSubstr("hidden_size"));
   EXPECT_THAT(fault(json(R"(, "hidden_act": "gelu")")), HasSubstr("hidden_act: expected \"silu\", found \"gelu\""));
   EXPECT_THAT(fault(json(R"(, "attention_bias": true)")), HasSubstr("attention_bias"));
-  EXPECT_THAT(fault(json(R"(, "head_dim": 15)")), HasSubstr("head_dim: expected an even number, at least 2, found 15"));
+  EXPECT_THAT(fault(json(R"(, "head_dim": 15)")),
+              HasSubstr("head_dim: expected an even number, 2 to 4194304, found 15"));
+  EXPECT_THAT(fault(json(R"(, "head_dim": 4194304)")), HasSubstr("num_attention_heads * head_dim: expected at most"));
   EXPECT_THAT(fault(json(R"(, "num_key_value_heads": 3)")), HasSubstr("a multiple of num_key_value_heads"));
   EXPECT_THAT(fault(json(R"(, "num_key_value_heads": 0)")), HasSubstr("num_key_value_heads: expected 1 to"));
   EXPECT_THAT(fault(json(R"(, "rope_scaling": {"type": "dynamic"})")), HasSubstr("found \"dynamic\""));

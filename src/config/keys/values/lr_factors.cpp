@@ -1,7 +1,6 @@
 #include "config/keys/values/lr_factors.h"
 
 #include <charconv>
-#include <cmath>
 #include <string_view>
 
 #include "base/error.h"
@@ -21,8 +20,8 @@ LrFactor parse_lr_factor(const std::string& text) {
   LrFactor out{.pattern = text.substr(0, at)};
   const std::string_view number = std::string_view(text).substr(at + 1);
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), out.factor);
-  if (error != std::errc() || end != number.data() + number.size() || !(out.factor >= 0) || !std::isfinite(out.factor))
-    throw ConfigError(expected + ": the factor must be a number of 0 or more", {kKey});
+  if (error != std::errc() || end != number.data() + number.size() || !(out.factor >= 0 && out.factor <= 1e6))
+    throw ConfigError(expected + ": the factor must be a number from 0 to 1e6", {kKey});
   return out;
 }
 
