@@ -1,6 +1,5 @@
 #include "library/run_or_report.h"
 
-#include "base/env.h"
 #include "base/error.h"
 #include "base/limits/system_limits.h"
 #include "base/process/exit_code.h"
