@@ -17,7 +17,7 @@ from fixtures import write_job
 from harness import ROOT, Failure, Job, case, expect, read_rows, run
 
 BAD_CONFIGS = ROOT / "tests/bad_configs"
-NUM_BAD_CONFIGS = 327  # so that none can disappear unnoticed
+NUM_BAD_CONFIGS = 330  # so that none can disappear unnoticed
 # Processor time, because other load on the machine adds to wall time. Three times the longest refusal measured, most of
 # which is loading libtorch, because shared cores take longer for the same work.
 CPU_LIMIT_S = 1.0  # per process
@@ -249,6 +249,25 @@ def init_is_accepted(context, models):
         job = run(context, 1, ["--config", config, *command.split()], launcher="none", name=model.replace("/", "-"))
         table = job.out_path.read_text()
         expect("does not fit" not in table and ("--device" not in command or "fits" in table), f"{model}: {table}")
+
+
+@case(60, processors=1)
+def numbers_beyond_their_flags(context):
+    """A number that no command can use is refused with what is expected, also NaN and what does not fit into 64 bits."""
+    for words, expected in [
+        (["compare", "a", "b", "--tolerance", "nan"], "--tolerance: expected a number, 0 to 1e9"),
+        (["compare", "a", "b", "--tolerance", "-1"], "--tolerance: expected a number, 0 to 1e9"),
+        (["plot", "a", "--smooth", "nan"], "--smooth: expected a number, 0 to 0.999"),
+        (["init", "--gpus", 1 << 62], "--gpus: expected an integer, 0 to 1048576"),
+        (["init", "--seq-len", 1 << 62], "--seq-len: expected an even number, 2 to 16777216"),
+        (["init", "--seq-len", 8191], "--seq-len: expected an even number, 2 to 16777216"),
+        (["doctor", "--nproc=-1"], "--nproc: expected an integer, at least 1"),
+        (["doctor", "--nproc", 1 << 63], "--nproc: expected an integer, at least 1"),
+        (["generate", "--checkpoint", "a", "--num", 1 << 62], "--num: expected an integer, 1 to 1000000"),
+        (["generate", "--checkpoint", "a", "--batch", 1 << 62], "--batch: expected an integer, 1 to 1000000"),
+    ]:
+        text = run(context, 1, words, launcher="none", name="refused", exit_code=2).text()
+        expect(expected in text and "error: " in text, f"after {words}: {text}")
 
 
 @case(60, quick=True, processors=1)

@@ -138,6 +138,7 @@ def schedule_refuses(context):
         (["GPipe", *size, "--stages-per-rank", 2], "exactly 1 stage per rank"),
         (["GPipe", *size, "--costs", "1,0,1"], "expected a number above 0"),
         (["GPipe", *size, "--costs", "1,1,1001"], "no time above 1000 times another"),
+        (["GPipe", *size, "--costs", "1e308,1e308,1e308"], "no time above 1000000000000"),
         (["GPipe", "--ranks", 1000, "--microbatches", 1000], "at most 200,000"),
         (["GPipe", *size, "--svg", context.folder], "is a folder"),
         (["--csv", context.folder / "none.csv"], "does not exist"),

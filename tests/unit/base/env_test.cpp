@@ -113,6 +113,8 @@ TEST(DetectLaunch, WrongNumbersNameTheVariable) {
   EXPECT_THAT(error_of(with(kTorchrun, {{"RANK", "one"}})), HasSubstr("RANK=one: expected an integer"));
   EXPECT_THAT(error_of(with(kTorchrun, {{"RANK", "-1"}})), HasSubstr("RANK=-1: expected an integer"));
   EXPECT_THAT(error_of(with(kTorchrun, {{"WORLD_SIZE", "4x"}})), HasSubstr("WORLD_SIZE=4x"));
+  EXPECT_THAT(error_of(with(kTorchrun, {{"WORLD_SIZE", "4611686018427387904"}})),
+              HasSubstr("WORLD_SIZE=4611686018427387904: expected at most 1048576 ranks"));
   EXPECT_THAT(error_of(with(kTorchrun, {{"MASTER_PORT", "http"}})), HasSubstr("MASTER_PORT=http: expected a port"));
   EXPECT_THAT(error_of(with(kTorchrun, {{"MASTER_PORT", "65536"}})), HasSubstr("MASTER_PORT=65536"));
   EXPECT_THAT(error_of(with(kTorchrun, {{"MASTER_PORT", "0"}})), HasSubstr("MASTER_PORT=0"));

@@ -240,6 +240,46 @@ TEST(Validate, CopiesInMemory) {
               HasSubstr("checkpoint.load_only forbids them"));
 }
 
+// The limit is that of one rank: ranks share a sequence, and a pipeline has a part of the batch at a time.
+TEST(Validate, TokensOfAMicrobatchOnARank) {
+  const auto long_sequences = [](JobConfig& c) {
+    c.training.local_batch_size = 16;
+    c.training.seq_len = 10 << 20;
+  };
+  EXPECT_THAT(fault(long_sequences), HasSubstr("training.local_batch_size (16) * training.seq_len (10485760) tokens"));
+  EXPECT_EQ(fault(
+                [&](JobConfig& c) {
+                  long_sequences(c);
+                  c.parallelism.context_parallel_degree = 2;
+                },
+                2),
+            "no error");
+  EXPECT_EQ(fault(
+                [&](JobConfig& c) {
+                  long_sequences(c);
+                  c.parallelism.pipeline_parallel_degree = 2;
+                },
+                2),
+            "no error");
+  EXPECT_THAT(fault([](JobConfig& c) {
+                c.validation.enable = true;
+                c.validation.local_batch_size = 1 << 17;
+              }),
+              HasSubstr("validation.local_batch_size (131072) * validation.seq_len (2048) tokens"));
+}
+
+TEST(Validate, TokensOfAStepFitInto64Bits) {
+  const auto step = [](std::int64_t sequences) {
+    return fault([=](JobConfig& c) {
+      c.training.local_batch_size = 1;
+      c.training.seq_len = 1 << 11;
+      c.training.global_batch_size = sequences;
+    });
+  };
+  EXPECT_EQ(step(std::int64_t{1} << 36), "no error");
+  EXPECT_THAT(step((std::int64_t{1} << 36) + 1), HasSubstr("tokens are more than a step can have, 140737488355328"));
+}
+
 TEST(Validate, Checkpoint) {
   EXPECT_THAT(fault([](JobConfig& c) { c.checkpoint.keep_latest_k = 1; }), HasSubstr("use 0 (keep all) or at least 2"));
   EXPECT_THAT(fault([](JobConfig& c) { c.checkpoint.create_seed_checkpoint = true; }),
